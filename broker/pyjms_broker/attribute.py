@@ -144,3 +144,14 @@ def attributes_of(table: type[Any]) -> dict[str, tuple[Any, Attribute]]:
             if isinstance(extra, Attribute):
                 found[name] = (hints[name].__origin__, extra)
     return found
+
+
+def documentation_of(table: type[Any]) -> dict[str, Attribute]:
+    """Return the documentation of a table's attributes; other fields may have unknown types."""
+    return {
+        name: extra
+        for base in reversed(table.__mro__)
+        for name, kind in vars(base).get("__annotations__", {}).items()
+        for extra in getattr(kind, "__metadata__", ())
+        if isinstance(extra, Attribute)
+    }

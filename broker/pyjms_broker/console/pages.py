@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import groupby
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -54,57 +54,25 @@ from pyjms_broker.console.model.messages import (
     queue_named,
 )
 from pyjms_broker.console.model.overview import Found, kept_segments, search
+from pyjms_broker.console.model.policies import policy_for
+from pyjms_broker.console.query import PAGE_SIZE, Table, flag, number, require, text
 from pyjms_broker.console.send_form import (
     EMPTY_FORM,
     HEADER_FIELDS,
     NUMBER_FIELDS,
     send_messages,
 )
+from pyjms_broker.console.setting_pages import policy_page, settings_page
 from pyjms_broker.management.attribute_table import QUEUE
 from pyjms_broker.management.dead_letters import groups_of
 from pyjms_broker.management.diagnosis import diagnose, diagnose_destination, diagnose_message
-from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
+from pyjms_broker.management.errors import InstanceNotFoundException
 from pyjms_broker.management.host import totals
 from pyjms_broker.management.model import View
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.user import Access
-
-_LONGEST = 16_384
-
-
-def text(request: Request, name: str) -> str:
-    """Return a parameter; empty if it is missing, or raise InvalidArgumentException."""
-    value = request.query_params.get(name, "")
-    if len(value) > _LONGEST:
-        raise InvalidArgumentException(
-            f"The parameter {name} has {len(value):,} characters",
-            hint=f"at most {_LONGEST:,} are allowed",
-        )
-    return value
-
-
-def require(request: Request, name: str) -> str:
-    """Return a parameter, or raise InvalidArgumentException."""
-    value = text(request, name)
-    if not value:
-        raise InvalidArgumentException(
-            f"The page {request.url.path[:100]} needs the parameter {name}",
-            hint="follow a link of the console instead of writing the URL",
-        )
-    return value
-
-
-def number(request: Request, name: str) -> int:
-    """Return a page number; 1 if it is missing or not a number."""
-    value = request.query_params.get(name, "")
-    return max(1, int(value)) if value.isascii() and value.isdigit() and len(value) < 8 else 1
-
-
-def flag(request: Request, name: str) -> bool:
-    """Return whether a check box is set."""
-    return request.query_params.get(name, "") in ("1", "on", "true")
 
 
 async def home(console: Console, request: Request) -> Response:
@@ -143,7 +111,7 @@ async def warnings_page(console: Console, request: Request) -> Response:
     """Show the warnings in groups with reasons, or all members of one, page by page."""
     title, mutes = text(request, "kind"), console.mutes.all()
     found = [each for each in console.warnings if title in ("", each.kind.title)]
-    size = _PAGE_SIZE if title else _FIRST
+    size = PAGE_SIZE if title else _FIRST
     page = number(request, "page") if title else 1
     groups = [
         (group, page_of_members(group.members, page, size), group.described(page - 1, size))
@@ -182,37 +150,6 @@ async def search_page(console: Console, request: Request) -> Response:
     )
 
 
-_PAGE_SIZE = 50
-
-
-class Table(NamedTuple):
-    """How a table is filtered and sorted."""
-
-    text: str
-    sort: str
-    descending: bool
-    everything: bool
-
-    @classmethod
-    def of(cls, request: Request, sort: str) -> Self:
-        """Return what a request asks for; `sort` is the column by default."""
-        return cls(
-            text(request, "filter").strip(),
-            text(request, "sort") or sort,
-            flag(request, "descending"),
-            flag(request, "everything"),
-        )
-
-    def query(self) -> dict[str, object]:
-        """Return the parameters of the same table."""
-        return {
-            "filter": self.text,
-            "everything": self.everything,
-            "sort": self.sort,
-            "descending": self.descending,
-        }
-
-
 async def destinations(console: Console, request: Request, *, kind: str) -> Response:
     """Show the queues or topics with their actions."""
     table = Table.of(request, "name")
@@ -224,7 +161,7 @@ async def destinations(console: Console, request: Request, *, kind: str) -> Resp
         sort=table.sort,
         descending=table.descending,
         number=number(request, "page"),
-        size=_PAGE_SIZE,
+        size=PAGE_SIZE,
     )
     columns = {
         key: each
@@ -257,6 +194,7 @@ async def destination(console: Console, request: Request, *, kind: str) -> Respo
         "destination.html",
         title=f"{kind.title()} {name}",
         row=view,
+        policy=policy_for(console.tree, view.destination),
         diagnosis=await diagnose_destination(console.tree, base),
         **_history(console, request, view.destination),
         consumers=consumers_of(console.tree, base),
@@ -431,7 +369,7 @@ async def connections(console: Console, request: Request) -> Response:
         sort=table.sort,
         descending=table.descending,
         number=number(request, "page"),
-        size=_PAGE_SIZE,
+        size=PAGE_SIZE,
     )
     return console.page(
         request,
@@ -647,6 +585,8 @@ _PAGES: Final[dict[tuple[str, str], _Page]] = {
     ("GET", "/confirm"): confirm,
     ("POST", "/confirm"): confirm,
     ("GET", "/names"): names,
+    ("GET", "/settings"): settings_page,
+    ("GET", "/policy"): policy_page,
     ("POST", "/actions/{action}"): act,
     ("GET", "/login"): login_form,
     ("POST", "/login"): log_in,

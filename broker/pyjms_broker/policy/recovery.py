@@ -18,7 +18,7 @@ from pyjms.runtime.ids import IdGenerator
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 from pyjms_broker.api.message import copy_command
 from pyjms_broker.api.policies import MessageQuery, SubscriptionRecovery
-from pyjms_broker.attribute import Unit, attribute, count
+from pyjms_broker.attribute import Unit, attribute, count, duration
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import RegionDestination
@@ -202,7 +202,7 @@ class LastImageSubscriptionRecoveryPolicy:
 class TimedSubscriptionRecoveryPolicy:
     """Keeps the messages of the last `recover_duration` seconds."""
 
-    recover_duration: float = 60.0
+    recover_duration: float = duration(60.0, "Time for which a message is kept.")
 
     def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
         return _TimedBuffer(self.recover_duration, str(topic))

@@ -59,6 +59,10 @@ class Authenticator(Protocol):
     def may_exist(self, user_name: str) -> bool:
         """Return whether there may be such a user, so that failures count for the user alone."""
 
+    def user_groups(self) -> Mapping[str, frozenset[str]] | None:
+        """Return all users with their groups, as known; None: they cannot be listed. Quick."""
+        return None
+
     def is_quick(self, credentials: Credentials) -> bool:
         """Return whether `authenticate` neither blocks nor takes long."""
 
@@ -134,6 +138,11 @@ class AuthenticationBroker(BrokerFilter):
     @property
     def authenticates_clients(self) -> bool:
         return True
+
+    @property
+    def user_groups(self) -> Mapping[str, frozenset[str]] | None:
+        """All users with their groups; None: the authenticator cannot list them."""
+        return self._authenticator.user_groups()
 
     @property
     def failed_login_count(self) -> int:

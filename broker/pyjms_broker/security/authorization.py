@@ -74,9 +74,9 @@ class AuthorizationMap:
         temporary_entry: AuthorizationEntry | None = None,
         bridges: frozenset[str] | None = None,
     ) -> None:
-        self._entries = tuple(entries)
-        self._always = () if default_entry is None else (default_entry,)
-        self._temporary = temporary_entry
+        self.entries = tuple(entries)
+        self.default_entry = default_entry
+        self.temporary_entry = temporary_entry
         self._bridges = bridges
 
     def may_bridge(self, groups: frozenset[str]) -> bool:
@@ -98,16 +98,18 @@ class AuthorizationMap:
 
     def _is_allowed(self, groups: frozenset[str], right: Right, destination: Destination) -> bool:
         if destination.is_temporary:
-            if self._temporary is None:
+            if self.temporary_entry is None:
                 return True
-            allowed = self._temporary.groups(right)
+            allowed = self.temporary_entry.groups(right)
         else:
             allowed = self._groups(right, destination)
         return _includes_any(allowed, groups)
 
     def _groups(self, right: Right, destination: Destination) -> frozenset[str]:
-        found = frozenset().union(*(entry.groups(right) for entry in self._always))
-        for entry in self._entries:
+        found: frozenset[str] = frozenset()
+        if self.default_entry is not None:
+            found = self.default_entry.groups(right)
+        for entry in self.entries:
             if entry.destination is not None and (
                 matches(entry.destination, destination)
                 or (right is Right.READ and _includes(destination, entry.destination))
@@ -224,14 +226,14 @@ class AuthorizationBroker(BrokerFilter):
 
     def __init__(self, next_broker: Broker, rights: AuthorizationMap) -> None:
         super().__init__(next_broker)
-        self._rights = rights
+        self.rights = rights
         self._accesses: WeakSet[UserAccess] = WeakSet()
         self.refusals: deque[Refusal] = deque(maxlen=_REFUSALS)
         """The last refusals, the oldest first."""
 
     def change_rights(self, rights: AuthorizationMap) -> None:
         """Replace the rights for later requests; existing consumers continue."""
-        self._rights = rights
+        self.rights = rights
         for access in self._accesses:
             access.change_rights(rights)
 
@@ -245,7 +247,7 @@ class AuthorizationBroker(BrokerFilter):
     def _give_access(self, context: ConnectionContext) -> None:
         if context.security is not None and context.access is None:
             context.access = access = UserAccess(
-                self._rights, context.security, context, self.refusals
+                self.rights, context.security, context, self.refusals
             )
             self._accesses.add(access)
 

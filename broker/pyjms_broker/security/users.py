@@ -189,6 +189,10 @@ class UserAuthenticator(Authenticator):
         """Return whether there is such a user."""
         return user_name in self._users.by_name
 
+    def user_groups(self) -> Mapping[str, frozenset[str]] | None:
+        """Return the users as they were loaded last."""
+        return {name: user.groups for name, user in self._users.by_name.items()}
+
     def is_quick(self, credentials: Credentials) -> bool:
         """Return whether no file is read and no hash is compared."""
         if self._source.reloads:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, get_args
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema, model_validator
@@ -25,7 +25,7 @@ class BuiltSection(Section, Generic[_Built]):
         class TimedSettings(BuiltSection[Policy], made_by=TimedPolicy): ...
         class JournalSection(BuiltSection[JournalSettings], JournalSettings): ...
 
-    If that is a dataclass, it gets only the keys that are its fields. Sections among the values are
+    If that is declared as a dataclass, it gets only the keys that are its fields. Sections among the values are
     built, too. The values are checked by building the object.
     """
 
@@ -41,7 +41,8 @@ class BuiltSection(Section, Generic[_Built]):
     def build(self) -> _Built:
         """Create the object."""
         made_by: Any = type(self).made_by
-        if isinstance(made_by, type) and is_dataclass(made_by):
+        # a class that only extends a dataclass has other arguments than that one's fields
+        if isinstance(made_by, type) and "__dataclass_fields__" in vars(made_by):
             arguments = arguments_of(made_by, self)
         else:
             names = type(self).model_fields.keys() - {"type"}

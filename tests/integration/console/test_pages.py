@@ -17,7 +17,7 @@ from tests.kit.web.console import HOSTILE, Console, Live, connected, notice_of
 
 PAGES = (
     *("", "queues", "topics", "subscribers", "connections", "network", "scheduled"),
-    *("dead-letters", "send", "warnings", "search"),
+    *("dead-letters", "send", "warnings", "search", "settings"),
 )
 
 

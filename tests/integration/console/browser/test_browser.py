@@ -17,6 +17,7 @@ pytestmark = pytest.mark.browser
 PAGES = (
     *("", "queues", "topics", "subscribers", "connections", "network", "scheduled"),
     *("dead-letters", "send", "warnings", "search?q=or", "browse?queue=orders"),
+    *("settings", "policy?kind=queue&name=orders"),
     *("queue?name=orders", "topic?name=news", "confirm?action=purge&kind=queue&name=orders"),
 )
 
@@ -56,7 +57,7 @@ async def test_every_page_opens_from_the_menu(page: Page) -> None:
     await page.goto("/")
     for text in (
         *("Home", "Queues", "Topics", "Subscribers", "Connections", "Network"),
-        *("Scheduled", "Dead letters", "Send", "Warnings"),
+        *("Scheduled", "Dead letters", "Send", "Warnings", "Settings"),
     ):
         link = page.locator("nav.menu a").filter(has_text=text).first
         await link.click()
