@@ -17,6 +17,7 @@ from importlib.resources import files
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
+from anyio import to_thread
 from anyio.lowlevel import checkpoint
 from jinja2 import DictLoader, Environment, StrictUndefined
 from starlette.requests import Request
@@ -188,6 +189,15 @@ def _environment() -> Environment:
 
 
 _ENVIRONMENT: Final = _environment()
+_are_compiled = False
+
+
+async def compile_templates() -> None:
+    """Compile all templates in a thread, once: it takes a third of a second."""
+    global _are_compiled
+    if not _are_compiled:
+        await to_thread.run_sync(lambda: [_ENVIRONMENT.get_template(name) for name in TEMPLATES])
+        _are_compiled = True
 
 
 class _RenderedPage(HTMLResponse):
@@ -207,7 +217,6 @@ class _RenderedPage(HTMLResponse):
 async def _joined(pieces: Iterator[str]) -> str:
     slices = Slices(items=10_000)
     found: list[str] = []
-    await checkpoint()  # the page's and the layout's templates are compiled at their first use
     for piece in pieces:
         found.append(piece)
         await slices.after_item()

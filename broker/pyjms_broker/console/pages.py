@@ -17,7 +17,16 @@ from pyjms.jms.destination import Destination
 from pyjms.runtime.build import build_name
 from pyjms_broker.console.actions import ACTIONS, Action, Form
 from pyjms_broker.console.chart import TIMES, Chart, charts_of
-from pyjms_broker.console.console import BASE, Console, Notice, asset, base, link, page_of
+from pyjms_broker.console.console import (
+    BASE,
+    Console,
+    Notice,
+    asset,
+    base,
+    compile_templates,
+    link,
+    page_of,
+)
 from pyjms_broker.console.feeds import feed_routes
 from pyjms_broker.console.model.clients import (
     bridges,
@@ -627,6 +636,7 @@ async def _to_console(_: Request) -> Response:
 def _endpoint(console: Console, page: _Page) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         try:
+            await compile_templates()
             await console.find_warnings(request)
             return await page(console, request)
         except WebError as error:

@@ -25,8 +25,8 @@ class BuiltSection(Section, Generic[_Built]):
         class TimedSettings(BuiltSection[Policy], made_by=TimedPolicy): ...
         class JournalSection(BuiltSection[JournalSettings], JournalSettings): ...
 
-    If that is declared as a dataclass, it gets only the keys that are its fields. Sections among the values are
-    built, too. The values are checked by building the object.
+    If that is declared as a dataclass, it gets only the keys that are its fields. Sections among
+    the values are built, too. The values are checked by building the object.
     """
 
     made_by: ClassVar[Callable[..., Any]]
