@@ -73,6 +73,17 @@ def test_finish_functions_of_the_first_turn_run_between_its_sends() -> None:
     assert not loop.turn.finish_with(loop.does("never")), "there is no turn"
 
 
+def test_a_turn_that_is_alone_sends_at_its_end_and_leaves_the_pass_to_others() -> None:
+    loop = Loop()
+    loop.turn.run(partial(loop.turn.send, loop.does("alone")), is_alone=True)
+    loop.turn.run(partial(loop.turn.send, loop.does("first")))
+    assert loop.done == ["alone", "first"]
+    loop.turn.run(partial(loop.turn.send, loop.does("alone again")), is_alone=True)
+    assert loop.done[2:] == ["alone again"]
+    loop.next_pass()
+    assert loop.done[3:] == []
+
+
 def test_later_turns_of_a_pass_send_together_in_the_next_pass() -> None:
     loop = Loop()
     for name in "abc":
