@@ -194,7 +194,7 @@ def ask(url: str) -> Iterator[dict[str, Any]]:
             yield {"name": name, "status": answer.status_code, "answer": content}
 
 
-_VARIABLE: Final = re.compile(r"ID:[^\s\"']+")
+_VARIABLE: Final = re.compile(r"ID:[^\s\"']+|ID_[^\s\"',]+")
 _OMITTED: Final = frozenset({"timestamp", "stacktrace"})
 
 
