@@ -354,7 +354,8 @@ def run(
     if as_worker is None and (workers is not None or reload):
         from pyjms.cli.supervisor import supervise
 
-        supervise(workers or 1, reload_dir if reload else None, reload=reload)
+        folders = reload_dir if reload else None
+        supervise(workers or 1, folders, reload=reload, log_format=log_format)
     from pyjms.cli.embedded_port import open_port
     from pyjms.cli.loading import import_modules, load_application, pipelines_in
 

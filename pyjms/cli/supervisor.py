@@ -60,7 +60,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.backoff import ExponentialBackOff
 from pyjms.runtime.distribution import install_command
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
-from pyjms.runtime.logging import LINE_FORMAT, get_logger
+from pyjms.runtime.logging import LINE_FORMAT, LogFormat, get_logger
 
 logger: Final = get_logger(__name__)
 
@@ -508,10 +508,17 @@ def _describe(paths: set[str]) -> str:
     return f"{', '.join(names[:3])}{more} changed"
 
 
-def supervise(workers: int, folders: Sequence[Path] | None, *, reload: bool) -> NoReturn:
+def supervise(
+    workers: int,
+    folders: Sequence[Path] | None,
+    *,
+    reload: bool,
+    log_format: LogFormat | None = None,
+) -> NoReturn:
     """Run this command line in `workers` processes until SIGINT or SIGTERM, and exit.
 
     `reload`: restart them when files below `folders` (None: the current folder) change.
+    `log_format` is the option's: the supervisor reads no settings.
     """
     if sys.platform == "win32":
         raise ConfigurationException(
@@ -521,6 +528,10 @@ def supervise(workers: int, folders: Sequence[Path] | None, *, reload: bool) -> 
 
     changes = None
     logging.basicConfig(format=LINE_FORMAT, level=logging.INFO)
+    if log_format == "json":
+        from pyjms.observability.logs import JsonFormatter
+
+        logging.root.handlers[0].setFormatter(JsonFormatter())
     if reload:
         watched = _watched_folders(folders)
         changes = partial(_wait_for_changes, watched)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -201,6 +202,14 @@ def test_the_log_lines_of_workers_name_them(start: Start, log_format: str) -> No
         }
         supervisor.expect(line[log_format])
         supervisor.end(signal.SIGTERM)
+
+
+def test_the_lines_of_the_supervisor_are_json_too(start: Start) -> None:
+    with start("--workers", "1", "--log-format", "json") as supervisor:
+        supervisor.expect("has started")
+        supervisor.end(signal.SIGTERM)
+        entries = [json.loads(line) for line in supervisor.written.splitlines()]
+    assert {each["logger"] for each in entries} >= {"pyjms.cli.supervisor"}
 
 
 def test_workers_end_with_a_supervisor_that_was_killed(start: Start) -> None:
