@@ -106,6 +106,8 @@ def bodies_of(
 
 def _contents(file: Path, *, lines: bool) -> Iterator[bytes]:
     if file == _STANDARD_INPUT:
+        if sys.stdin.isatty():
+            typer.echo("Write the body; Ctrl-D at the beginning of a line ends it.", err=True)
         yield from _parts(sys.stdin.buffer, lines=lines)
         return
     try:

@@ -63,6 +63,17 @@ def test_every_page_can_be_reached_from_the_first_one() -> None:
     assert {"listeners.md", "scheduling.md", "transactions.md"} <= {page.name for page in found}
 
 
+def test_links_between_pages_work_in_a_checkout() -> None:
+    pages = [ROOT / "README.md", *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    links = {
+        (page, link.partition("#")[0])
+        for page in pages
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+        if not link.startswith(("http", "#", "mailto:"))
+    }
+    assert {(page.name, to) for page, to in links if not (page.parent / to).exists()} == set()
+
+
 def test_the_site_has_pages_made_from_the_code(site: Path) -> None:
     settings = (site / "reference" / "application.html").read_text(encoding="utf-8")
     assert "pub_sub_domain" in settings

@@ -59,6 +59,23 @@ def test_lines_of_the_standard_input_are_messages(url: str, name: str) -> None:
     assert received.exit_code == 0
 
 
+@pytest.mark.skipif(os.name == "nt", reason="pseudo-terminals are absent on Windows")
+def test_send_asks_for_the_body_at_a_terminal(url: str, name: str) -> None:
+    terminal, inside = os.openpty()
+    with (
+        os.fdopen(terminal, "w") as keyboard,
+        os.fdopen(inside) as stdin,
+        subprocess.Popen(
+            [*MAIN, "send", name, "--url", url], stdin=stdin, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        keyboard.write("hello\n\x04")
+        keyboard.flush()
+        _, said = process.communicate(timeout=50)
+    assert said == "Write the body; Ctrl-D at the beginning of a line ends it.\n"
+    assert pyjms("receive", name, "--url", url).stdout == "hello\n\n"
+
+
 def test_a_file_is_sent_as_bytes_and_written_as_it_was(url: str, name: str, tmp_path: Path) -> None:
     content = bytes(range(256))
     (tmp_path / "picture").write_bytes(content)
