@@ -510,6 +510,10 @@ class ClientIds:
             self._steal_link(client_id, other, context)
         self._contexts[client_id] = context
 
+    def get(self, client_id: str) -> ConnectionContext | None:
+        """Return the connection that has the id."""
+        return self._contexts.get(client_id)
+
     def release(self, client_id: str | None, context: ConnectionContext) -> None:
         """Release the id, unless another connection has taken it over."""
         if client_id is not None and self._contexts.get(client_id) is context:
@@ -657,6 +661,10 @@ class RegionBroker(InnermostBroker):
         self._table.created.connection_closed(context)
         self.temporaries.remove_connection(context)
         self._clients.release(info.client_id, context)
+
+    def client_context(self, client_id: str) -> ConnectionContext | None:
+        """Return the context of the connection that has a client id."""
+        return self._clients.get(client_id)
 
     def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
         """Do nothing: the connector keeps the sessions."""

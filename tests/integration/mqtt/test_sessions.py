@@ -227,3 +227,55 @@ async def test_one_copy_for_each_filter(mqtt: MqttBroker) -> None:
     assert await client.receive(SubAck) == SubAck(SUBACK, 5, [2, 0, 1])
     await client.publish("a/b", "x", 2)
     assert sorted(m.qos for m in await client.messages(3)) == [0, 1, 2]
+
+
+@pytest.mark.fact("mqtt-connector M62", "mqtt-connector M86")
+async def test_qos_2_from_the_client_over_a_restart(mqtt_broker: StartMqtt, tmp_path: Path) -> None:
+    packet = Publish("a", b"x", 2, packet_id=7)
+    for again in (False, True):
+        store = KahaDBPersistenceAdapter(tmp_path)
+        async with mqtt_broker(persistent=True, persistence_adapter=store) as mqtt:
+            watcher = await kept(mqtt, "watcher", present=again)
+            client = await kept(mqtt, present=again)
+            if not again:
+                await watcher.subscribe("a", qos=1)
+            await client.send(packet)
+            assert await client.receive(Ack) == Ack(PUBREC, 7)
+            if again:
+                await watcher.acknowledge(await watcher.receive(Publish))
+                await watcher.nothing_comes()
+                await client.send(Ack(PUBREL, 7))
+                assert await client.receive(Ack) == Ack(PUBCOMP, 7)
+                await client.send(packet)
+                assert await client.receive(Ack) == Ack(PUBREC, 7)
+                await watcher.receive(Publish)
+
+
+@pytest.mark.fact("mqtt-connector M85", "mqtt-connector M86")
+async def test_qos_2_to_the_client_over_restarts(mqtt_broker: StartMqtt, tmp_path: Path) -> None:
+    found: list[Publish] = []
+    for start in range(4):
+        store = KahaDBPersistenceAdapter(tmp_path)
+        async with mqtt_broker(persistent=True, persistence_adapter=store) as mqtt:
+            client = await kept(mqtt, present=start > 0)
+            if start == 0:
+                await client.subscribe("a", qos=2)
+                for text in ("1", "2"):
+                    await client.publish("a", text, 2)
+                found = await client.messages(2)
+            elif start == 1:
+                again = await client.messages(2)
+                assert [(m.payload, m.packet_id, m.duplicate) for m in again] == [
+                    (m.payload, m.packet_id, True) for m in found
+                ]
+                await client.send(Ack(PUBREC, found[0].packet_id))
+                assert await client.receive(Ack) == Ack(PUBREL, found[0].packet_id)
+            elif start == 2:
+                assert await client.receive(Ack) == Ack(PUBREL, found[0].packet_id)
+                await client.send(Ack(PUBCOMP, found[0].packet_id))
+                message = await client.receive(Publish)
+                assert (message.packet_id, message.duplicate) == (found[1].packet_id, True)
+                await client.acknowledge(message)
+                await client.nothing_comes()
+            else:
+                await client.nothing_comes()

@@ -13,7 +13,7 @@ Acknowledgement:
     from the client                       to the client
     QoS 1: PUBACK once it is stored       QoS 0: acknowledged when the packet was queued
     QoS 2: PUBREC once it is stored,      QoS 1: by PUBACK
-           PUBCOMP for PUBREL             QoS 2: by PUBREC; PUBREL once that is stored
+           PUBCOMP for PUBREL             QoS 2: by PUBREC; PUBREL once that is recorded
 
 `state` has the packet ids, which a kept session also has in its next connection: a message that the
 client sends again under the id of one that is stored is only acknowledged again, and after PUBREC
@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 
-from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.errors import ConnectionFailedException, JMSException, LocalProtocolError
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
@@ -92,6 +92,7 @@ from pyjms.wire.openwire.commands import (
     ConsumerInfo,
     DestinationInfo,
     ExceptionResponse,
+    LocalTransactionId,
     MessageAck,
     MessageDispatch,
     MessageId,
@@ -104,11 +105,14 @@ from pyjms.wire.openwire.commands import (
     SessionInfo,
     ShutdownInfo,
     Throwable,
+    TransactionInfo,
+    TransactionType,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
+from pyjms_broker.api.completion import Completion
 from pyjms_broker.connector.bodies import LATEST_BODY
 from pyjms_broker.connector.mqtt.messages import delivery_of, payload_of, to_message
-from pyjms_broker.connector.mqtt.state import MOST_RECEIVED, Sent, SessionState
+from pyjms_broker.connector.mqtt.state import EXACTLY_ONCE, MOST_RECEIVED, Sent, SessionState
 from pyjms_broker.connector.mqtt.topics import STRATEGIES, begins_wild, is_hidden, unusable
 
 if TYPE_CHECKING:
@@ -118,7 +122,6 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _AT_LEAST_ONCE: Final = 1
-_EXACTLY_ONCE: Final = 2
 _REMOVE: Final = 1
 """`DestinationInfo.operation_type` of a removal."""
 _SILENT_CHECKS: Final = 3
@@ -300,8 +303,7 @@ class MqttSession(Transport[Command]):
         self._is_released = True
         will, self.will = self.will, None
         if will is not None:
-            packet = Publish(will.topic, will.payload, will.qos, will.retain)
-            self._send(packet)
+            self._send(self._message(Publish(will.topic, will.payload, will.qos, will.retain)))
         self.state.end_connection({message.message_id for message in refused})
         self._held.clear()
 
@@ -348,22 +350,54 @@ class MqttSession(Transport[Command]):
 
     def publish(self, packet: Publish, done: Done, failed: Failed) -> None:
         """Send a message; the calls are made for QoS 1 and 2 only."""
-        self._send(packet, done, failed)
+        message = self._message(packet)
+        if packet.qos == EXACTLY_ONCE:
+            self.state.received[packet.packet_id] = message.message_id
+            if self.state.has_marks:
+                self._publish_marked(message, packet.packet_id, done, failed)
+                return
+        if packet.qos:
+            self.request(message, done, failed)
+        else:
+            self._send(message)
 
-    def _send(
-        self, packet: Publish, done: Done | None = None, failed: Failed | None = None
+    def _publish_marked(
+        self, message: ActiveMQMessage, packet_id: int, done: Done, failed: Failed
     ) -> None:
+        """Send a message, and record its packet id, in one transaction."""
+        xid = message.transaction_id = LocalTransactionId(next(self.numbers), self.connection_id)
+
+        def end(kind: int, done: Done | None = None, failed: Failed | None = None) -> None:
+            self.request(TransactionInfo(self.connection_id, xid, kind), done, failed)
+
+        def commit() -> None:
+            context = self.host.region_broker.client_context(self.client_id)
+            transaction = None if context is None else context.transactions.get(xid)
+            if transaction is not None:
+                try:
+                    self.state.mark_received(packet_id, transaction)
+                except JMSException as error:
+                    roll_back(UNSPECIFIED, error.reason)
+                else:
+                    end(TransactionType.COMMIT_ONE_PHASE, done, failed)
+
+        def roll_back(code: int, text: str) -> None:
+            end(TransactionType.ROLLBACK)
+            failed(code, text)
+
+        end(TransactionType.BEGIN)
+        self.request(message, commit, roll_back)
+
+    def _message(self, packet: Publish) -> ActiveMQMessage:
         message = to_message(packet)
         message.destination = self.strategy.topic(packet.topic)
         message.producer_id = self.producer_id
         message.message_id = MessageId(None, self.producer_id, next(self.numbers))
-        if packet.qos == _EXACTLY_ONCE and packet.packet_id in self.state.received:
-            self.state.received[packet.packet_id] = message.message_id
-        if packet.qos and done is not None:
-            self.request(message, done, failed)
-        else:
-            message.command_id = next(self._command_ids)
-            self.to_broker(message)
+        return message
+
+    def _send(self, message: ActiveMQMessage) -> None:
+        message.command_id = next(self._command_ids)
+        self.to_broker(message)
 
     def call_next(self, later: Callable[[], object]) -> None:
         """Call a function in the next turn of the event loop."""
@@ -435,20 +469,39 @@ class MqttSession(Transport[Command]):
             if not packet_id or self._held:
                 self._held.append((subscription, dispatch))
                 return
-        if former is not None and former.is_released:
-            former.consumer_id = subscription.consumer_id
-            self.call_next(partial(self._acknowledge, former))
+        if former is not None and former.is_released:  # the acknowledgement was not stored
+            key, consumer_id = subscription.key, subscription.consumer_id
+            acknowledged = Sent(key, message_id, qos, consumer_id, destination)
+            self.call_next(partial(self.to_broker, _ack(acknowledged)))
             return
         topic, payload = self.strategy.text(destination), payload_of(message)
         if len(payload) > LARGE_FRAME:
             self.call_next(LATEST_BODY.forget)
-        self._tcp.oneway(Publish(topic, payload, qos, is_retained, former is not None, packet_id))
-        if qos:
-            consumer_id = subscription.consumer_id
-            sent = Sent(subscription.key, message_id, qos, consumer_id, destination)
-            self.state.add(packet_id, sent)
-        else:
+        packet = Publish(topic, payload, qos, is_retained, former is not None, packet_id)
+        if not qos:
+            self._tcp.oneway(packet)
             self._acknowledge_later(subscription, dispatch, message_id)
+            return
+        sent = Sent(subscription.key, message_id, qos, subscription.consumer_id, destination)
+        if qos == EXACTLY_ONCE and self.state.has_marks and former is None:
+            marked = self.state.add(packet_id, sent)
+            marked.then(lambda done: self._send_marked(packet, sent, done))
+        else:
+            self._tcp.oneway(packet)
+            self.state.add(packet_id, sent)
+
+    def _send_marked(self, packet: Publish, sent: Sent, marked: Completion) -> None:
+        """Send a message of QoS 2 whose packet id is recorded."""
+        if marked.error is not None or sent.consumer_id not in self.consumers:
+            return
+        try:
+            self._tcp.oneway(packet)
+        except ConnectionFailedException as error:
+            logger.debug("An MQTT client has disconnected: %s", error)
+        except LocalProtocolError as error:
+            logger.warning("%s cannot be sent to an MQTT client: %s", sent.message_id, error)
+            self.state.remove(packet.packet_id)
+            self.to_broker(_ack(sent, AckType.POISON))
 
     def _acknowledge_later(
         self, subscription: Subscription, dispatch: MessageDispatch, message_id: MessageId
@@ -459,33 +512,30 @@ class MqttSession(Transport[Command]):
             self.call_next(self.send_unsent_acks)
         self._with_unsent_acks[subscription] = None
 
-    def _acknowledge(self, sent: Sent, done: Done | None = None) -> None:
-        """Acknowledge a message to the broker, and deliver one that waited for its packet id."""
-        ack = MessageAck(
-            sent.destination,
-            None,
-            sent.consumer_id,
-            AckType.INDIVIDUAL,
-            sent.message_id,
-            sent.message_id,
-            1,
-        )
-        if done is None:
-            self.to_broker(ack)
-        else:
-            self.request(ack, done)
-
-    def settle(self, packet_id: int, sent: Sent, done: Done | None = None) -> None:
+    def settle(self, packet_id: int, sent: Sent) -> None:
         """Acknowledge a message whose packet id is free again."""
         self.state.remove(packet_id)
         if not sent.is_released:
-            self._acknowledge(sent, done)
+            self.to_broker(_ack(sent))
         self.deliver_held()
 
     def release(self, packet_id: int, sent: Sent) -> None:
-        """Acknowledge a message of QoS 2, and answer PUBREL once that is stored."""
-        sent.is_released = True
-        self._acknowledge(sent, lambda: self.answer(PUBREL, packet_id))
+        """Acknowledge a message of QoS 2 after PUBREC, and answer PUBREL."""
+
+        def on_marked(marked: Completion) -> None:
+            if marked.error is None:
+                self.to_broker(_ack(sent))
+            self.answer_stored(PUBREL, packet_id, marked)
+
+        self.state.release(packet_id, sent).then(on_marked)
+
+    def answer_stored(self, kind: int, packet_id: int, stored: Completion) -> None:
+        """Send an acknowledgement, unless what it stands for could not be stored."""
+        try:
+            if stored.error is None:
+                self.answer(kind, packet_id)
+        except ConnectionFailedException as error:
+            logger.debug("An MQTT client has disconnected: %s", error)
 
     def deliver_held(self) -> None:
         """Deliver messages for which there are packet ids now."""
@@ -643,6 +693,11 @@ class MqttSession(Transport[Command]):
             self.close()
 
 
+def _ack(sent: Sent, kind: int = AckType.INDIVIDUAL) -> MessageAck:
+    message_id = sent.message_id
+    return MessageAck(sent.destination, None, sent.consumer_id, kind, message_id, message_id, 1)
+
+
 def _reason(error: Throwable | None) -> tuple[int, str]:
     if error is None:
         return UNSPECIFIED, "the broker refused the request"
@@ -682,6 +737,7 @@ def _on_connected(session: MqttSession, packet: Connect) -> None:
     session.will = packet.will
     session.is_kept = not packet.clean
     sessions = session.host.connections.mqtt_sessions
+    sessions.restore(session.host.region_broker)
     former = sessions.get(session.client_id) if session.is_kept else None
     is_present = session.is_kept and (
         former is not None or any(session.strategy.kept(session.host, session.client_id))
@@ -731,7 +787,7 @@ def on_publish(session: MqttSession, packet: Publish) -> None:
         return
     kind = PUBACK if packet.qos == _AT_LEAST_ONCE else PUBREC
     received, packet_id = session.state.received, packet.packet_id
-    if packet.qos == _EXACTLY_ONCE:
+    if packet.qos == EXACTLY_ONCE:
         if packet_id in received:
             if received[packet_id] is None:  # else the answer follows when it is stored
                 session.answer(kind, packet_id)
@@ -752,8 +808,7 @@ def on_publish(session: MqttSession, packet: Publish) -> None:
         session.answer(kind, packet_id)
 
     def on_refusal(code: int, text: str) -> None:
-        if packet.qos == _EXACTLY_ONCE:
-            received.pop(packet_id, None)
+        session.state.refuse_received(packet_id)
         session.fail(code, text)
 
     session.publish(packet, on_stored, on_refusal)
@@ -765,13 +820,13 @@ def on_ack(session: MqttSession, packet: Ack) -> None:
     (mqtt-connector M61, M81)
     """
     if packet.type == PUBREL:
-        session.state.received.pop(packet.packet_id, None)
-        session.answer(PUBCOMP, packet.packet_id)
+        released = session.state.release_received(packet.packet_id)
+        released.then(lambda done: session.answer_stored(PUBCOMP, packet.packet_id, done))
         return
     sent = session.state.sent.get(packet.packet_id)
     is_live = sent is not None and (sent.consumer_id is not None or sent.is_released)
     if packet.type == PUBREC:
-        if sent is not None and is_live and sent.qos == _EXACTLY_ONCE and not sent.is_released:
+        if sent is not None and is_live and sent.qos == EXACTLY_ONCE and not sent.is_released:
             session.release(packet.packet_id, sent)
         else:
             session.answer(PUBREL, packet.packet_id)

@@ -42,7 +42,7 @@ def test_places_of_virtual_topics() -> None:
 
 @pytest.mark.fact("mqtt-connector M82")
 def test_packet_ids_are_used_once_until_they_are_free() -> None:
-    state = SessionState()
+    state = SessionState("c", is_kept=True)
     for number in range(1, 65536):
         assert state.free_id() == number
         state.add(number, Sent("k", MessageId(f"ID:{number}"), 1, CONSUMER, None))
