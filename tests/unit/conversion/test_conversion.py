@@ -361,6 +361,18 @@ def test_connectors_keep_what_is_supported(convert: Callable[..., Conversion]) -
     }
 
 
+@pytest.mark.fact("mqtt-connector M1")
+def test_the_mqtt_connector_of_the_sample_is_kept(convert: Callable[..., Conversion]) -> None:
+    uri = "mqtt://127.0.0.1:1883?maximumConnections=1000&wireFormat.maxFrameSize=104857600"
+    conversion = convert(
+        f"""<transportConnectors>
+<transportConnector name="mqtt" uri="{uri.replace("&", "&amp;")}"/>
+</transportConnectors>"""
+    )
+    assert lost(conversion) == []
+    assert values(conversion)["connectors"] == [{"name": "mqtt", "uri": uri}]
+
+
 def test_ssl_context(convert: Callable[..., Conversion], tmp_path: Path) -> None:
     (tmp_path / "broker.p12").write_bytes(b"0\x82\x0a\x00")
     conversion = convert(

@@ -154,8 +154,12 @@ class SessionState:
         if former is None or marks is None:
             return COMPLETED
         done = marks.write(Mark(self._client_id, DONE, packet_id))
-        for each in (former, done):
-            done.stored.then(lambda _, each=each: marks.remove(each))
+
+        def remove(_done: Completion) -> None:
+            marks.remove(former)
+            marks.remove(done)
+
+        done.stored.then(remove)
         return done.stored
 
     def refuse_received(self, packet_id: int) -> None:

@@ -1,0 +1,118 @@
+"""What programs use: paho-mqtt, aiomqtt, gmqtt, and Debian's mosquitto_pub and mosquitto_sub."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import shutil
+import subprocess
+import threading
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from tests.kit.mqtt.client import MqttBroker
+
+pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+WAIT = 20
+SENT = [("a/b", str(qos).encode(), qos) for qos in range(3)]
+
+
+@pytest.mark.parametrize("level", [3, 4])
+async def test_paho(mqtt: MqttBroker, level: int) -> None:
+    paho = pytest.importorskip("paho.mqtt.client", reason="no paho-mqtt: pip install paho-mqtt")
+    found: queue.Queue[tuple[str, bytes, int]] = queue.Queue()
+    subscribed = threading.Event()
+
+    def on_message(_client: Any, _data: Any, message: Any) -> None:
+        found.put((message.topic, message.payload, message.qos))
+
+    def client(name: str, *, clean: bool = True) -> Any:
+        version = paho.CallbackAPIVersion.VERSION2
+        made = paho.Client(version, name, clean_session=clean, protocol=level)
+        made.on_message = on_message
+        made.on_subscribe = lambda *_: subscribed.set()
+        made.connect("127.0.0.1", mqtt.port)
+        made.loop_start()
+        return made
+
+    def run() -> list[tuple[str, bytes, int]]:
+        subscriber, sender = client("kept", clean=False), client("sender")
+        subscriber.subscribe("a/#", 2)
+        assert subscribed.wait(WAIT)
+        messages = []
+        for topic, payload, qos in SENT:
+            sender.publish(topic, payload, qos).wait_for_publish(WAIT)
+            messages.append(found.get(timeout=WAIT))
+        subscriber.disconnect()
+        subscriber.loop_stop()
+        sender.publish("a/c", b"later", 1).wait_for_publish(WAIT)
+        subscriber = client("kept", clean=False)
+        messages.append(found.get(timeout=WAIT))
+        for each in (subscriber, sender):
+            each.disconnect()
+            each.loop_stop()
+        return messages
+
+    assert await anyio.to_thread.run_sync(run) == [*SENT, ("a/c", b"later", 1)]
+
+
+async def test_aiomqtt(mqtt: MqttBroker) -> None:
+    aiomqtt = pytest.importorskip("aiomqtt", reason="no aiomqtt: pip install aiomqtt")
+    will = aiomqtt.Will("wills/a", b"gone", 1)
+    found: list[tuple[str, bytes, int]] = []
+    async with asyncio.timeout(WAIT), aiomqtt.Client("127.0.0.1", mqtt.port) as client:
+        await client.subscribe("a/#", 2)
+        await client.subscribe("wills/#", 1)
+        for topic, payload, qos in SENT:
+            await client.publish(topic, payload, qos)
+        other = aiomqtt.Client("127.0.0.1", mqtt.port, will=will)
+        await other.__aenter__()
+        other._client.socket().close()
+        async for message in client.messages:
+            found.append((str(message.topic), message.payload, message.qos))
+            if len(found) == len(SENT) + 1:
+                break
+    assert found == [*SENT, ("wills/a", b"gone", 1)]
+
+
+async def test_gmqtt(mqtt: MqttBroker) -> None:
+    gmqtt = pytest.importorskip("gmqtt", reason="no gmqtt: pip install gmqtt")
+    found: asyncio.Queue[tuple[str, bytes, int]] = asyncio.Queue()
+    subscribed = asyncio.Event()
+
+    async def on_message(_client: Any, topic: str, payload: bytes, qos: int, _more: Any) -> int:
+        await found.put((topic, bytes(payload), qos))
+        return 0
+
+    client = gmqtt.Client("gmqtt")
+    client.on_message = on_message
+    client.on_subscribe = lambda *_: subscribed.set()
+    await client.connect("127.0.0.1", mqtt.port, version=gmqtt.constants.MQTTv311)
+    client.subscribe("a/#", qos=2)
+    async with asyncio.timeout(WAIT):
+        await subscribed.wait()
+        for topic, payload, qos in SENT:
+            client.publish(topic, payload, qos=qos)
+        assert sorted([await found.get() for _ in SENT], key=lambda each: each[2]) == SENT
+    await client.disconnect()
+
+
+async def test_mosquitto(mqtt: MqttBroker) -> None:
+    if shutil.which("mosquitto_pub") is None:
+        pytest.skip("no mosquitto_pub: apt-get install mosquitto-clients")
+    port = str(mqtt.port)
+
+    def run() -> str:
+        subscribe = ["mosquitto_sub", "-p", port, "-t", "a/#", "-q", "2", "-C", "3", "-v", "-d"]
+        with subprocess.Popen(subscribe, stdout=subprocess.PIPE, text=True) as subscriber:
+            assert subscriber.stdout is not None
+            lines = iter(subscriber.stdout.readline, "")
+            assert any("SUBACK" in line for line in lines)
+            for topic, payload, qos in SENT:
+                publish = ["mosquitto_pub", "-p", port, "-t", topic, "-m", payload.decode()]
+                subprocess.run([*publish, "-q", str(qos)], check=True, timeout=WAIT)
+            return "".join(line for line in lines if line.startswith("a/"))
+
+    assert await anyio.to_thread.run_sync(run) == "a/b 0\na/b 1\na/b 2\n"
