@@ -172,10 +172,12 @@ class Transport(Generic[C]):
         """Whether the peer's protocol lets a client take over its id from a former connection."""
         return False
 
-    def on_release(self, refused: Collection[Any]) -> None:
+    def on_release(self, refused: Collection[Any], error: Exception | None) -> None:
         """Pass on the last commands of a lost client, whose state the listener removes next.
 
-        `refused` are the messages of the client that were never accepted.
+        Args:
+            refused: the messages of the client that were never accepted.
+            error: why the client is lost; None: it has disconnected, or the listener ends it.
         """
 
 
@@ -249,8 +251,8 @@ class TransportFilter(Transport[C]):
     def steals_links(self) -> bool:
         return self.next.steals_links
 
-    def on_release(self, refused: Collection[Any]) -> None:
-        self.next.on_release(refused)
+    def on_release(self, refused: Collection[Any], error: Exception | None) -> None:
+        self.next.on_release(refused, error)
 
     def on_command(self, command: C) -> None:
         """Pass a command from the peer to the listener."""

@@ -77,6 +77,7 @@ BAD_TOPIC_ALIAS: Final = 0x94
 TOO_LARGE: Final = 0x95
 QUOTA_EXCEEDED: Final = 0x97
 BAD_PAYLOAD: Final = 0x99
+SHARED_NOT_SUPPORTED: Final = 0x9E
 
 Properties: TypeAlias = dict[str, Any]
 """The properties of a packet of MQTT 5, by name: numbers, text, bytes; `user_property` is a list of
@@ -261,6 +262,7 @@ _NOT_ZERO: Final = frozenset(
 )
 
 _CONNECT_FLAGS: Final = struct.Struct(">BBH")
+_SHORT_ACK: Final = struct.Struct(">BBH")
 _U16: Final = struct.Struct(">H")
 _U32: Final = struct.Struct(">I")
 _LONGEST_TEXT: Final = 65535
@@ -676,6 +678,10 @@ class MqttFormat:
         Raises:
             LocalProtocolError: as for `encode_into`.
         """
+        if type(command) is Ack and not command.code and not command.properties:
+            first = command.type << 4 | _FLAGS.get(command.type, 0)
+            buffer += _SHORT_ACK.pack(first, _U16.size, command.packet_id)
+            return ()
         write = _WRITE.get(type(command))
         if write is None:
             raise LocalProtocolError(f"{type(command).__name__} is not a packet of MQTT")

@@ -584,6 +584,7 @@ class BrokerService(BrokerConfiguration):
                 await self.website.stop()
                 await self.networks.stop()
                 await stop_all(self.connectors)
+                await self.connections.mqtt_sessions.close()
                 await vm_registry.unregister(self.broker_name, self)
             if scope.cancelled_caught:
                 logger.warning(

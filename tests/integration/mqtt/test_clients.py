@@ -19,7 +19,7 @@ WAIT = 20
 SENT = [("a/b", str(qos).encode(), qos) for qos in range(3)]
 
 
-@pytest.mark.parametrize("level", [3, 4])
+@pytest.mark.parametrize("level", [3, 4, 5])
 async def test_paho(mqtt: MqttBroker, level: int) -> None:
     paho = pytest.importorskip("paho.mqtt.client", reason="no paho-mqtt: pip install paho-mqtt")
     found: queue.Queue[tuple[str, bytes, int]] = queue.Queue()
@@ -30,10 +30,16 @@ async def test_paho(mqtt: MqttBroker, level: int) -> None:
 
     def client(name: str, *, clean: bool = True) -> Any:
         version = paho.CallbackAPIVersion.VERSION2
-        made = paho.Client(version, name, clean_session=clean, protocol=level)
+        made = paho.Client(version, name, clean_session=None if level == 5 else clean,
+                           protocol=level)  # fmt: skip
         made.on_message = on_message
         made.on_subscribe = lambda *_: subscribed.set()
-        made.connect("127.0.0.1", mqtt.port)
+        options = {}
+        if level == 5:
+            properties = pytest.importorskip("paho.mqtt.properties").Properties(1)
+            properties.SessionExpiryInterval = 0 if clean else 100
+            options = {"clean_start": clean, "properties": properties}
+        made.connect("127.0.0.1", mqtt.port, **options)
         made.loop_start()
         return made
 
@@ -77,7 +83,8 @@ async def test_aiomqtt(mqtt: MqttBroker) -> None:
     assert found == [*SENT, ("wills/a", b"gone", 1)]
 
 
-async def test_gmqtt(mqtt: MqttBroker) -> None:
+@pytest.mark.parametrize("version", ["MQTTv311", "MQTTv50"])
+async def test_gmqtt(mqtt: MqttBroker, version: str) -> None:
     gmqtt = pytest.importorskip("gmqtt", reason="no gmqtt: pip install gmqtt")
     found: asyncio.Queue[tuple[str, bytes, int]] = asyncio.Queue()
     subscribed = asyncio.Event()
@@ -89,7 +96,7 @@ async def test_gmqtt(mqtt: MqttBroker) -> None:
     client = gmqtt.Client("gmqtt")
     client.on_message = on_message
     client.on_subscribe = lambda *_: subscribed.set()
-    await client.connect("127.0.0.1", mqtt.port, version=gmqtt.constants.MQTTv311)
+    await client.connect("127.0.0.1", mqtt.port, version=getattr(gmqtt.constants, version))
     client.subscribe("a/#", qos=2)
     async with asyncio.timeout(WAIT):
         await subscribed.wait()

@@ -67,7 +67,7 @@ async def attack(port: int, chance: random.Random, packets: int) -> None:
     while sent < packets:
         client_id = f"c{chance.randrange(4)}"
         will = Will("a", b"gone", chance.randrange(3)) if chance.random() < 0.3 else None
-        codec = MqttFormat(level=chance.choice([3, 4]))
+        codec = MqttFormat(level=chance.choice([3, 4, 5]))
         assert codec.level is not None
         first = Connect(client_id, codec.level, chance.random() < 0.5, 0, will)
         try:

@@ -1,1 +1,1 @@
-"""The connector of MQTT 3.1 and 3.1.1."""
+"""MQTT clients: conversion of packets to commands, and of responses to packets."""

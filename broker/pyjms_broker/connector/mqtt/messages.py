@@ -7,35 +7,52 @@
     stream, object          the body as it is stored
     others                  nothing
 
-(mqtt-connector M60, M80, M112, M120 to M122)
+Properties of 5.0 become headers and properties, and the other way round.
+(mqtt-connector M60, M80, M112, M120 to M122, M143)
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from typing import Final, NamedTuple
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, MessageFormatException
+from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.limits import inflate
-from pyjms.wire.mqtt import Publish
+from pyjms.wire.mqtt import V5, Properties, Publish, check_topic
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
     ActiveMQMapMessage,
     ActiveMQMessage,
     ActiveMQObjectMessage,
     ActiveMQStreamMessage,
+    ActiveMQTextMessage,
 )
-from pyjms.wire.openwire.primitives import decode_map, encode_map
+from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
 from pyjms_broker.connector.bodies import LATEST_BODY
+from pyjms_broker.connector.mqtt.topics import unusable
+
+if TYPE_CHECKING:
+    from pyjms_broker.connector.mqtt.topics import DefaultSubscriptions
 
 logger = get_logger(__name__)
 
 _QOS: Final = "ActiveMQ.MQTT.QoS"
 _RETAIN: Final = "ActiveMQ.Retain"
 _RETAINED: Final = "ActiveMQ.Retained"
+_WAS_RETAIN: Final = "ActiveMQ.MQTT.Retain"
+"""The flag RETAIN of PUBLISH, as the topic removes `_RETAIN`."""
+_CONTENT_TYPE: Final = "ActiveMQ.MQTT.ContentType"
+_CORRELATION: Final = "ActiveMQ.MQTT.CorrelationData"
+"""The correlation data in hexadecimal digits, if it is not UTF-8."""
+_OWN: Final = ("ActiveMQ.", "JMS")
+"""Prefixes of the properties that have a meaning of their own, and are no user properties."""
+_HEX: Final = re.compile("(?:[0-9a-f]{2})*")
+_LONGEST_EXPIRY: Final = 2**32 - 1
 _DEFAULT_PRIORITY: Final = 4
 _MAXIMUM_PROPERTIES: Final = 1024 * 1024
 _MAXIMUM_MAP: Final = 1024 * 1024
@@ -51,26 +68,126 @@ class Delivery(NamedTuple):
 
 
 _SENT: Final[dict[tuple[int, bool], bytes]] = {
-    (qos, retain): encode_map({_QOS: qos, **({_RETAIN: True} if retain else {})})
+    (qos, retain): encode_map({_QOS: qos, **({_RETAIN: True, _WAS_RETAIN: True} if retain else {})})
     for qos in range(3)
     for retain in (False, True)
 }
 """The properties of messages of MQTT clients."""
 _FOUND: Final[dict[bytes, Delivery]] = {
     **{encode_map({_QOS: qos}): Delivery(qos) for qos in range(3)},
-    **{encode_map({_QOS: qos, _RETAINED: True}): Delivery(qos, True) for qos in range(3)},
+    **{
+        encode_map({_QOS: qos, _WAS_RETAIN: True, _RETAINED: True}): Delivery(qos, True)
+        for qos in range(3)
+    },
 }
 """What the most frequent properties mean, so that they need not be decoded for each subscriber."""
 
 
-def to_message(packet: Publish) -> ActiveMQMessage:
-    """Return the message of a PUBLISH, without ids and destination."""
-    message = ActiveMQBytesMessage(content=packet.payload)
+def to_message(
+    packet: Publish, level: int | None, strategy: DefaultSubscriptions
+) -> ActiveMQMessage:
+    """Return the message of a PUBLISH, without ids and destination; of 5.0 with its properties.
+
+    Raises:
+        MessageFormatException: the payload is not the text that it says it is, or the response
+            topic is wrong.
+    """
+    properties = packet.properties if level == V5 else None
+    message = _body(packet, properties)
     message.priority = _DEFAULT_PRIORITY
     message.timestamp = _clock.time_ms()
     message.persistent = packet.qos > 0
-    message.marshalled_properties = _SENT[packet.qos, packet.retain]
+    if properties is None:
+        message.marshalled_properties = _SENT[packet.qos, packet.retain]
+        return message
+    kept: dict[str, object] = {
+        name: value
+        for name, value in properties.get("user_property", ())
+        if name and not name.startswith(_OWN)
+    }
+    kept[_QOS] = packet.qos
+    if packet.retain:
+        kept[_RETAIN] = kept[_WAS_RETAIN] = True
+    if "content_type" in properties:
+        kept[_CONTENT_TYPE] = properties["content_type"]
+    if "correlation_data" in properties:
+        data = properties["correlation_data"]
+        try:
+            message.correlation_id = data.decode()
+        except UnicodeDecodeError:
+            message.correlation_id = kept[_CORRELATION] = data.hex()
+    if "response_topic" in properties:
+        text = properties["response_topic"]
+        problem = check_topic(text) or unusable(text)
+        if problem is not None:
+            raise MessageFormatException(f"The response topic is wrong: {problem}")
+        message.reply_to = strategy.topic(text)
+    if "message_expiry_interval" in properties:
+        lifetime = 1000 * properties["message_expiry_interval"]
+        message.expiration = message.timestamp + max(lifetime, 1)
+    message.marshalled_properties = encode_map(kept)
     return message
+
+
+def _body(packet: Publish, properties: Properties | None) -> ActiveMQMessage:
+    if not properties or not properties.get("payload_format_indicator"):
+        return ActiveMQBytesMessage(content=packet.payload)
+    try:
+        return ActiveMQTextMessage(content=encode_text(packet.payload.decode()))
+    except UnicodeDecodeError as error:
+        raise MessageFormatException("The payload is not UTF-8") from error
+
+
+def properties_of(message: ActiveMQMessage, strategy: DefaultSubscriptions) -> Properties:
+    """Return the properties of 5.0 for a message. (mqtt-connector M143)"""
+    found: Properties = {}
+    if message.TYPE == ActiveMQTextMessage.TYPE:
+        found["payload_format_indicator"] = True
+    if message.expiration:
+        left = message.expiration - _clock.time_ms()
+        found["message_expiry_interval"] = min(max(left // 1000, 0), _LONGEST_EXPIRY)
+    if message.reply_to is not None and message.reply_to.is_topic:
+        found["response_topic"] = strategy.text(message.reply_to)
+    if message.correlation_id is not None:
+        found["correlation_data"] = message.correlation_id.encode("utf-8", "replace")
+    marshalled = message.marshalled_properties
+    if not marshalled or marshalled in _FOUND or len(marshalled) > _MAXIMUM_PROPERTIES:
+        return found
+    try:
+        values = message.properties
+    except JMSException as error:
+        logger.warning("%s cannot be read for an MQTT client: %s", message.message_id, error)
+        return found
+    content_type, correlation = values.get(_CONTENT_TYPE), values.get(_CORRELATION)
+    if isinstance(content_type, str):
+        found["content_type"] = content_type
+    if isinstance(correlation, str) and _HEX.fullmatch(correlation):
+        found["correlation_data"] = bytes.fromhex(correlation)
+    pairs = [
+        (name, _text(value))
+        for name, value in values.items()
+        if value is not None and not name.startswith(_OWN)
+    ]
+    if pairs:
+        found["user_property"] = pairs
+    return found
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict | list | bytes):
+        return str(value)
+    return str(convert(value, "String", PROPERTY_READS, NULLS))
+
+
+def was_retained(message: ActiveMQMessage) -> bool:
+    """Return whether an MQTT client has sent a message with the flag RETAIN."""
+    marshalled = message.marshalled_properties
+    if not marshalled or _WAS_RETAIN.encode() not in marshalled:
+        return False
+    try:
+        return message.properties.get(_WAS_RETAIN) is True
+    except JMSException:  # `delivery_of` logs it
+        return False
 
 
 def delivery_of(message: ActiveMQMessage) -> Delivery:

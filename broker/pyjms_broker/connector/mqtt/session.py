@@ -5,7 +5,7 @@
     TcpTransport with MqttFormat                                  packets <-> bytes
 
 An MQTT client is thus treated like an OpenWire client, including limits and back-pressure. A packet
-is handled by the function of its class in `_HANDLERS`. A command that requires a response is kept
+is handled by the function of its class in `handlers`. A command that requires a response is kept
 until the response arrives, which is within `to_broker` unless it waits for a store or for space.
 
 Acknowledgement:
@@ -30,13 +30,17 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 
-from pyjms.errors import ConnectionFailedException, JMSException, LocalProtocolError
+from pyjms.errors import (
+    ConnectionFailedException,
+    JMSException,
+    LocalProtocolError,
+    MessageFormatException,
+)
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
@@ -45,40 +49,27 @@ from pyjms.transport.tcp import TcpTransport
 from pyjms.wire.limits import LARGE_FRAME
 from pyjms.wire.mqtt import (
     BAD_CLIENT_ID,
-    BAD_FILTER,
+    BAD_CREDENTIALS,
+    BAD_PAYLOAD,
     BAD_TOPIC,
     NOT_AUTHORIZED,
-    PINGREQ,
-    PINGRESP,
     PROTOCOL_ERROR,
-    PUBACK,
-    PUBCOMP,
-    PUBREC,
     PUBREL,
     QUOTA_EXCEEDED,
-    RECEIVE_MAXIMUM_EXCEEDED,
-    SUBACK,
+    SUCCESS,
+    TAKEN_OVER,
     UNSPECIFIED,
-    UNSUBACK,
     UNSUPPORTED_VERSION,
-    V3_1,
     V5,
     Ack,
     ConnAck,
-    Connect,
     Disconnect,
-    Fault,
     Filter,
     MqttFormat,
     Packet,
-    Ping,
+    Properties,
     Publish,
-    SubAck,
-    Subscribe,
-    Unsubscribe,
     Will,
-    check_filter,
-    check_topic,
 )
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -86,7 +77,6 @@ from pyjms.wire.openwire.commands import (
     BaseCommand,
     Command,
     ConnectionId,
-    ConnectionInfo,
     ConsumerControl,
     ConsumerId,
     ConsumerInfo,
@@ -102,7 +92,6 @@ from pyjms.wire.openwire.commands import (
     RemoveSubscriptionInfo,
     Response,
     SessionId,
-    SessionInfo,
     ShutdownInfo,
     Throwable,
     TransactionInfo,
@@ -110,10 +99,29 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.connector.bodies import LATEST_BODY
-from pyjms_broker.connector.mqtt.messages import delivery_of, payload_of, to_message
-from pyjms_broker.connector.mqtt.state import EXACTLY_ONCE, MOST_RECEIVED, Sent, SessionState
-from pyjms_broker.connector.mqtt.topics import STRATEGIES, begins_wild, is_hidden, unusable
+from pyjms_broker.connector.mqtt.handlers import HANDLERS
+from pyjms_broker.connector.mqtt.messages import (
+    delivery_of,
+    payload_of,
+    properties_of,
+    to_message,
+    was_retained,
+)
+from pyjms_broker.connector.mqtt.state import (
+    EXACTLY_ONCE,
+    NEVER_EXPIRES,
+    Sent,
+    SessionState,
+    State,
+)
+from pyjms_broker.connector.mqtt.topics import (
+    STRATEGIES,
+    begins_wild,
+    is_hidden,
+    shared_filter,
+)
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.base import BrokerHost
@@ -121,7 +129,9 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_AT_LEAST_ONCE: Final = 1
+_HIGHEST_ID: Final = 65535
+_MAXIMUM_TEXT: Final = 1000
+"""The maximum number of characters of a reason string."""
 _REMOVE: Final = 1
 """`DestinationInfo.operation_type` of a removal."""
 _SILENT_CHECKS: Final = 3
@@ -133,7 +143,12 @@ _CODES: Final = {
     "javax.jms.ResourceAllocationException": QUOTA_EXCEEDED,
 }
 """Reason codes of MQTT 5 by the class of an error."""
-_RETURN_CODES: Final = {UNSUPPORTED_VERSION: 1, BAD_CLIENT_ID: 2, NOT_AUTHORIZED: 5}
+_RETURN_CODES: Final = {
+    UNSUPPORTED_VERSION: 1,
+    BAD_CLIENT_ID: 2,
+    BAD_CREDENTIALS: 5,
+    NOT_AUTHORIZED: 5,
+}
 _OTHER_RETURN_CODE: Final = 3
 """Return codes of CONNACK by reason code. (mqtt-connector M22)"""
 
@@ -141,11 +156,17 @@ _OTHER_RETURN_CODE: Final = 3
 class Subscription:
     """A subscription of a connection."""
 
-    def __init__(self, text: str, qos: int, info: ConsumerInfo) -> None:
+    def __init__(self, wanted: Filter, identifiers: list[int], info: ConsumerInfo) -> None:
         assert info.consumer_id is not None
+        text, qos = wanted.text, wanted.qos
         self.text = text
         self.qos = qos
+        self.options = wanted
+        self.identifiers = identifiers
+        """The subscription identifier of 5.0, if there is one."""
         self.info = info
+        self.is_shared = shared_filter(text) is not None
+        """Whether other clients use its queue."""
         self.consumer_id: ConsumerId = info.consumer_id
         self.key = f"{qos}:{text}"
         """Identifies it in the state of a kept session."""
@@ -175,15 +196,6 @@ class Subscription:
         """Return and clear the acknowledgements of such messages."""
         acks, self._unsent = self._unsent, []
         return acks
-
-
-class State(Enum):
-    """The state of a client."""
-
-    NEW = auto()
-    CONNECTED = auto()
-    DISCONNECTING = auto()
-    CLOSED = auto()
 
 
 Done: TypeAlias = Callable[[], object]
@@ -222,6 +234,16 @@ class MqttSession(Transport[Command]):
         self.client_id = ""
         self.is_kept = False
         """Whether the session outlives the connection."""
+        self.expiry = NEVER_EXPIRES
+        """Seconds for which 5.0 keeps the session after the connection."""
+        self.most_in_flight = _HIGHEST_ID
+        """The number of messages of QoS 1 and 2 that the client accepts at once."""
+        self.largest_packet: int | None = None
+        """Bytes of the largest packet that the client accepts; None: any."""
+        self.tells_reasons = True
+        """Whether the client wants texts in addition to reason codes."""
+        self.aliases: dict[int, str] = {}
+        """Topics by the client's aliases."""
         self.will: Will | None = None
         self.state = SessionState()
         self.connection_id = ConnectionId(connection_id)
@@ -296,28 +318,58 @@ class MqttSession(Transport[Command]):
             self._keep_alive.cancel()
         self.listener.on_exception(error)
 
-    def on_release(self, refused: Collection[ActiveMQMessage]) -> None:
+    def on_release(self, refused: Collection[ActiveMQMessage], error: Exception | None) -> None:
         """Send the will, if the client has not disconnected, and end the session or keep it."""
         if self._is_released:
             return
         self._is_released = True
+        if self.is_v5 and error is not None and not isinstance(error, ConnectionFailedException):
+            self.fail(TAKEN_OVER, "the client has connected again")
         will, self.will = self.will, None
         if will is not None:
-            self._send(self._message(Publish(will.topic, will.payload, will.qos, will.retain)))
+            self._send_will(will)
         self.state.end_connection({message.message_id for message in refused})
         self._held.clear()
+        if self.is_kept and self.expiry != NEVER_EXPIRES:
+            self.host.connections.mqtt_sessions.expire_later(self.client_id, self.expiry)
+
+    def _send_will(self, will: Will) -> None:
+        """Send the will, now or when its delay or the session has ended. (mqtt-connector M141)"""
+        delay = min(will.properties.pop("will_delay_interval", 0), self.expiry)
+        packet = Publish(will.topic, will.payload, will.qos, will.retain)
+        packet.properties = will.properties
+        message, host = self._message(packet), self.host
+        context = host.region_broker.client_context(self.client_id)
+        if not delay or not self.is_kept or context is None:
+            self._send(message)
+            return
+        exchange = ProducerExchange(context, ProducerInfo(self.producer_id))
+        address = self.remote_address
+
+        def send() -> None:
+            try:
+                host.broker.send(exchange, message)
+            except JMSException as error:
+                logger.warning("%s: the will is refused: %s", address, error)
+
+        host.connections.mqtt_sessions.call_later(self.client_id, delay, send)
 
     @property
     def level(self) -> int | None:
         """The level of the protocol; None until CONNECT."""
         return self._format.level
 
+    @property
+    def is_v5(self) -> bool:
+        """Whether the client speaks 5.0."""
+        return self._format.level == V5
+
     # from the client
     def on_command(self, packet: Packet) -> None:
         """Handle a packet."""
         if self.status in {State.DISCONNECTING, State.CLOSED}:
             return
-        handler = _HANDLERS.get(type(packet))
+        handler = HANDLERS.get(type(packet))
         try:
             if handler is None:
                 self.fail(PROTOCOL_ERROR, f"a client sends no {type(packet).__name__}")
@@ -325,6 +377,8 @@ class MqttSession(Transport[Command]):
                 handler(self, packet)
         except ConnectionFailedException as error:
             logger.debug("An MQTT client has disconnected: %s", error)
+        except MessageFormatException as error:
+            self.fail(BAD_PAYLOAD, error.reason)
         except JMSException as error:
             self.fail(UNSPECIFIED, error.reason)
 
@@ -389,7 +443,7 @@ class MqttSession(Transport[Command]):
         self.request(message, commit, roll_back)
 
     def _message(self, packet: Publish) -> ActiveMQMessage:
-        message = to_message(packet)
+        message = to_message(packet, self.level, self.strategy)
         message.destination = self.strategy.topic(packet.topic)
         message.producer_id = self.producer_id
         message.message_id = MessageId(None, self.producer_id, next(self.numbers))
@@ -422,7 +476,7 @@ class MqttSession(Transport[Command]):
         elif isinstance(command, Response):
             self._on_response(command)
         elif isinstance(command, ConnectionErrorCommand):
-            code, text = _reason(command.exception)
+            code, text = reason_of(command.exception)
             self.fail(code, text)
         elif isinstance(command, ConsumerControl) and command.close:
             # the broker cannot remove the consumer while it is dispatching
@@ -434,7 +488,7 @@ class MqttSession(Transport[Command]):
             return
         done, failed = request
         if isinstance(response, ExceptionResponse):
-            code, text = _reason(response.exception)
+            code, text = reason_of(response.exception)
             if failed is None:
                 self.fail(code, text)
             else:
@@ -465,8 +519,9 @@ class MqttSession(Transport[Command]):
         if qos:
             packet_id = self.state.find(subscription.key, message_id)
             former = self.state.sent.get(packet_id)
+            is_full = former is None and len(self.state.sent) >= self.most_in_flight
             packet_id = packet_id or self.state.free_id()
-            if not packet_id or self._held:
+            if not packet_id or self._held or is_full:
                 self._held.append((subscription, dispatch))
                 return
         if former is not None and former.is_released:  # the acknowledgement was not stored
@@ -478,6 +533,13 @@ class MqttSession(Transport[Command]):
         if len(payload) > LARGE_FRAME:
             self.call_next(LATEST_BODY.forget)
         packet = Publish(topic, payload, qos, is_retained, former is not None, packet_id)
+        if self.is_v5:
+            packet.properties = self._properties(subscription, message)
+            retains = subscription.options.retain_as_published
+            packet.retain = is_retained or (retains and was_retained(message))
+            if self.largest_packet is not None and self._size(packet) > self.largest_packet:
+                self._acknowledge_later(subscription, dispatch, message_id)
+                return
         if not qos:
             self._tcp.oneway(packet)
             self._acknowledge_later(subscription, dispatch, message_id)
@@ -489,6 +551,17 @@ class MqttSession(Transport[Command]):
         else:
             self._tcp.oneway(packet)
             self.state.add(packet_id, sent)
+
+    def _properties(self, subscription: Subscription, message: ActiveMQMessage) -> Properties:
+        properties = properties_of(message, self.strategy)
+        if subscription.identifiers:
+            properties["subscription_identifier"] = subscription.identifiers
+        return properties
+
+    def _size(self, packet: Publish) -> int:
+        data = bytearray()
+        self._format.encode_into(data, packet)
+        return len(data)
 
     def _send_marked(self, packet: Publish, sent: Sent, marked: Completion) -> None:
         """Send a message of QoS 2 whose packet id is recorded."""
@@ -529,11 +602,13 @@ class MqttSession(Transport[Command]):
 
         self.state.release(packet_id, sent).then(on_marked)
 
-    def answer_stored(self, kind: int, packet_id: int, stored: Completion) -> None:
+    def answer_stored(
+        self, kind: int, packet_id: int, stored: Completion, code: int = SUCCESS
+    ) -> None:
         """Send an acknowledgement, unless what it stands for could not be stored."""
         try:
             if stored.error is None:
-                self.answer(kind, packet_id)
+                self.answer(kind, packet_id, code)
         except ConnectionFailedException as error:
             logger.debug("An MQTT client has disconnected: %s", error)
 
@@ -549,13 +624,17 @@ class MqttSession(Transport[Command]):
                 return
 
     # subscriptions
-    def restore(self) -> bool:
-        """Subscribe again to what the broker has kept; return whether there was anything."""
-        kept = list(self.strategy.kept(self.host, self.client_id))
-        for text, qos in kept:
+    def restore(self) -> None:
+        """Subscribe again to what the broker has kept; 5.0 keeps also what is not in the store."""
+        known = dict(self.state.filters)
+        for kept in list(self.strategy.kept(self.host, self.client_id)):
+            wanted, identifiers = known.pop(kept.text, (None, []))
+            if wanted is None or wanted.qos != kept.qos:
+                wanted = Filter(kept.text, kept.qos, kept.no_local)
             # its retained messages came when it was new (mqtt-connector M73)
-            self.subscribe(Filter(text, qos), retroactive=False)
-        return bool(kept)
+            self.subscribe(wanted, identifiers, retroactive=False)
+        for wanted, identifiers in known.values():
+            self.subscribe(wanted, identifiers, retroactive=False)
 
     def forget_all(self) -> None:
         """Delete all that the broker has kept for the client. (mqtt-connector M93)"""
@@ -563,13 +642,14 @@ class MqttSession(Transport[Command]):
         for durable in self.host.region_broker.subscriptions.of_client(self.client_id):
             name = durable.key.subscription_name
             self.request(RemoveSubscriptionInfo(self.connection_id, name, self.client_id))
-        for text, qos in list(self.strategy.kept(self.host, self.client_id)):
-            place = self.strategy.place(self.client_id, text, qos, kept=True)
+        for kept in list(self.strategy.kept(self.host, self.client_id)):
+            place = self.strategy.place(self.client_id, kept.text, kept.qos, kept=True)
             self.request(DestinationInfo(self.connection_id, place.destination, _REMOVE))
 
     def subscribe(
         self,
         wanted: Filter,
+        identifiers: list[int],
         done: Done | None = None,
         failed: Failed | None = None,
         *,
@@ -577,58 +657,73 @@ class MqttSession(Transport[Command]):
     ) -> None:
         """Add a subscription, or replace that to the same filter. (mqtt-connector M73, M74)"""
         former = self.subscriptions.get(wanted.text)
-        if former is not None and former.qos == wanted.qos:
+        if former is not None and (former.qos, former.options.no_local) == (
+            wanted.qos,
+            wanted.no_local,
+        ):
+            former.options, former.identifiers = wanted, identifiers
+            self._keep_filter(former)
             recover = self.host.region_broker.subscriptions.get(former.consumer_id)
-            if recover is not None:
+            if recover is not None and retroactive:
                 recover.recover_kept()
             if done is not None:
                 done()
             return
         if former is not None:
             self.unsubscribe(former)
-        place = self.strategy.place(self.client_id, wanted.text, wanted.qos, kept=self.is_kept)
-        info = ConsumerInfo(
-            ConsumerId(str(self.connection_id), 1, next(self.numbers)),
-            destination=place.destination,
-            prefetch_size=self.options.prefetch if self.options.prefetch > 0 else place.prefetch,
-            dispatch_async=True,
-            retroactive=retroactive,
-            subscription_name=place.subscription_name,
-        )
-        subscription = Subscription(wanted.text, wanted.qos, info)
+        subscription = Subscription(wanted, identifiers, self._consumer_info(wanted, retroactive))
         self.subscriptions[wanted.text] = subscription
         self.consumers[subscription.consumer_id] = subscription
+        self._keep_filter(subscription)
 
         def on_refusal(code: int, text: str) -> None:
             self._forget(subscription)
             if failed is not None:
                 failed(code, text)
 
-        self.request(info, done, on_refusal)
+        self.request(subscription.info, done, on_refusal)
+
+    def _keep_filter(self, subscription: Subscription) -> None:
+        if self.is_kept and self.is_v5:
+            kept = subscription.options, subscription.identifiers
+            self.state.filters[subscription.text] = kept
+
+    def _consumer_info(self, wanted: Filter, retroactive: bool) -> ConsumerInfo:
+        place = self.strategy.place(self.client_id, wanted.text, wanted.qos, kept=self.is_kept)
+        return ConsumerInfo(
+            ConsumerId(str(self.connection_id), 1, next(self.numbers)),
+            destination=place.destination,
+            prefetch_size=self.options.prefetch if self.options.prefetch > 0 else place.prefetch,
+            dispatch_async=True,
+            no_local=wanted.no_local,
+            retroactive=retroactive,
+            subscription_name=place.subscription_name,
+        )
 
     def unsubscribe(self, subscription: Subscription, done: Done | None = None) -> None:
         """Remove a subscription, and what the broker keeps for it. (mqtt-connector M76)"""
         self._forget(subscription)
         self.state.remove_of(subscription.key)
-        info = subscription.info
-        if self.is_kept and subscription.qos and info.destination is not None:
-            self.request(RemoveInfo(subscription.consumer_id))
-            if info.destination.is_queue:
-                removal: BaseCommand = DestinationInfo(
-                    self.connection_id, info.destination, _REMOVE
-                )
-            else:
-                name = info.subscription_name
-                removal = RemoveSubscriptionInfo(self.connection_id, name, self.client_id)
-            self.request(removal, done)
-        else:
+        info, is_queue = subscription.info, False
+        if info.destination is not None:
+            is_queue = info.destination.is_queue and not subscription.is_shared
+        if not is_queue and info.subscription_name is None:
             self.request(RemoveInfo(subscription.consumer_id), done)
+            return
+        self.request(RemoveInfo(subscription.consumer_id))
+        if is_queue:
+            removal: BaseCommand = DestinationInfo(self.connection_id, info.destination, _REMOVE)
+        else:
+            name = info.subscription_name
+            removal = RemoveSubscriptionInfo(self.connection_id, name, self.client_id)
+        self.request(removal, done)
 
     def _forget(self, subscription: Subscription) -> None:
         self.send_unsent_acks()
         self.consumers.pop(subscription.consumer_id, None)
         if self.subscriptions.get(subscription.text) is subscription:
             del self.subscriptions[subscription.text]
+            self.state.filters.pop(subscription.text, None)
 
     # to the client
     def to_client(self, packet: Packet) -> None:
@@ -639,9 +734,15 @@ class MqttSession(Transport[Command]):
         """
         self._tcp.oneway(packet)
 
-    def answer(self, kind: int, packet_id: int) -> None:
-        """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
-        self._tcp.oneway(Ack(kind, packet_id))
+    def answer(
+        self, kind: int, packet_id: int, code: int = SUCCESS, text: str | None = None
+    ) -> None:
+        """Send PUBACK, PUBREC, PUBREL or PUBCOMP; code and text are of 5.0."""
+        self._tcp.oneway(Ack(kind, packet_id, code, self._reason(text)))
+
+    def _reason(self, text: str | None) -> Properties:
+        is_told = text is not None and self.tells_reasons and self.is_v5
+        return {"reason_string": text[:_MAXIMUM_TEXT]} if text is not None and is_told else {}
 
     def start_keep_alive(self, seconds: float) -> None:
         """Disconnect a client that sends nothing for one and a half times its period."""
@@ -669,13 +770,22 @@ class MqttSession(Transport[Command]):
     def refuse(self, code: int, text: str) -> None:
         """Refuse the client by CONNACK, and close the connection. (mqtt-connector M22)"""
         logger.info("%s: the client is refused: %s", self.remote_address, text)
-        self.to_client(ConnAck(_RETURN_CODES.get(code, _OTHER_RETURN_CODE)))
+        if self.is_v5:
+            answer = ConnAck(code, properties=self._reason(text))
+        else:
+            answer = ConnAck(_RETURN_CODES.get(code, _OTHER_RETURN_CODE))
+        self.to_client(answer)
         self.close()
 
     def fail(self, code: int, text: str) -> None:
         """Close the connection because of an error; `code` is a reason code of MQTT 5."""
         if self.status is not State.CLOSED:
             logger.info("%s is disconnected (%#x): %s", self.remote_address, code, text)
+            if self.is_v5 and self.status is State.CONNECTED:
+                try:
+                    self.to_client(Disconnect(code, self._reason(text)))
+                except ConnectionFailedException as error:
+                    logger.debug("An MQTT client has disconnected: %s", error)
             self.close()
 
     def close(self) -> None:
@@ -698,208 +808,8 @@ def _ack(sent: Sent, kind: int = AckType.INDIVIDUAL) -> MessageAck:
     return MessageAck(sent.destination, None, sent.consumer_id, kind, message_id, message_id, 1)
 
 
-def _reason(error: Throwable | None) -> tuple[int, str]:
+def reason_of(error: Throwable | None) -> tuple[int, str]:
     if error is None:
         return UNSPECIFIED, "the broker refused the request"
     code = _CODES.get(error.class_name or "", UNSPECIFIED)
     return code, error.message or "the broker refused the request"
-
-
-# the connection
-def on_connect(session: MqttSession, packet: Connect) -> None:
-    """Register the client. (mqtt-connector M20 to M29)"""
-    if session.status is not State.NEW or session.client_id:
-        session.fail(PROTOCOL_ERROR, "the client sends a second CONNECT")
-        return
-    if packet.level == V5:
-        session.refuse(UNSUPPORTED_VERSION, "MQTT 5 is not supported yet")
-        return
-    if not packet.client_id and not packet.clean:
-        session.refuse(BAD_CLIENT_ID, "a client without an id asks for a session that is kept")
-        return
-    will = packet.will
-    problem = None if will is None else check_topic(will.topic) or unusable(will.topic)
-    if problem is not None:
-        session.fail(BAD_TOPIC, f"its will: {problem}")
-        return
-    session.client_id = packet.client_id or str(session.connection_id)
-    try:
-        password = None if packet.password is None else packet.password.decode()
-    except UnicodeDecodeError:
-        session.refuse(NOT_AUTHORIZED, "the password is not UTF-8")
-        return
-    info = ConnectionInfo(session.connection_id, session.client_id, password, packet.user_name)
-    session.request(info, partial(_on_connected, session, packet), session.refuse)
-
-
-def _on_connected(session: MqttSession, packet: Connect) -> None:
-    session.status = State.CONNECTED
-    session.will = packet.will
-    session.is_kept = not packet.clean
-    sessions = session.host.connections.mqtt_sessions
-    sessions.restore(session.host.region_broker)
-    former = sessions.get(session.client_id) if session.is_kept else None
-    is_present = session.is_kept and (
-        former is not None or any(session.strategy.kept(session.host, session.client_id))
-    )
-    session.to_client(ConnAck(session_present=is_present and session.level != V3_1))
-    session.request(SessionInfo(session.session_id))
-    session.request(ProducerInfo(session.producer_id))
-    session.start_keep_alive(packet.keep_alive or session.options.default_keep_alive)
-    if not session.is_kept:
-        session.forget_all()
-        return
-    session.state = sessions.keep(session.client_id)
-    for packet_id, sent in session.state.sent.items():
-        if sent.is_released:
-            session.answer(PUBREL, packet_id)
-    session.restore()
-
-
-def on_ping(session: MqttSession, packet: Ping) -> None:
-    """Answer PINGREQ. (mqtt-connector M37)"""
-    if packet.type != PINGREQ:
-        session.fail(PROTOCOL_ERROR, "a client sends no PINGRESP")
-        return
-    session.to_client(Ping(PINGRESP))
-
-
-def on_disconnect(session: MqttSession, _packet: Disconnect) -> None:
-    """End the connection without a will. (mqtt-connector M38)"""
-    session.will = None
-    session.disconnect()
-
-
-def on_fault(session: MqttSession, fault: Fault) -> None:
-    """End the connection after a violation of MQTT."""
-    if session.status is State.NEW and fault.code == UNSUPPORTED_VERSION:
-        session.refuse(fault.code, fault.reason)
-    else:
-        session.fail(fault.code, fault.reason)
-
-
-# messages
-def on_publish(session: MqttSession, packet: Publish) -> None:
-    """Send a message. (mqtt-connector M55, M57, M60 to M65)"""
-    problem = check_topic(packet.topic) or unusable(packet.topic)
-    if problem is not None:
-        session.fail(BAD_TOPIC, problem)
-        return
-    kind = PUBACK if packet.qos == _AT_LEAST_ONCE else PUBREC
-    received, packet_id = session.state.received, packet.packet_id
-    if packet.qos == EXACTLY_ONCE:
-        if packet_id in received:
-            if received[packet_id] is None:  # else the answer follows when it is stored
-                session.answer(kind, packet_id)
-            return
-        if len(received) >= MOST_RECEIVED:
-            text = f"{MOST_RECEIVED} messages of QoS 2 wait for PUBREL"
-            session.fail(RECEIVE_MAXIMUM_EXCEEDED, text)
-            return
-        received[packet_id] = None
-    if packet.topic.startswith("$") and not session.options.publish_dollar_topics:
-        if packet.qos:
-            session.answer(kind, packet_id)
-        return
-
-    def on_stored() -> None:
-        if packet_id in received:
-            received[packet_id] = None
-        session.answer(kind, packet_id)
-
-    def on_refusal(code: int, text: str) -> None:
-        session.state.refuse_received(packet_id)
-        session.fail(code, text)
-
-    session.publish(packet, on_stored, on_refusal)
-
-
-def on_ack(session: MqttSession, packet: Ack) -> None:
-    """Handle an acknowledgement; those of unknown packet ids change nothing.
-
-    (mqtt-connector M61, M81)
-    """
-    if packet.type == PUBREL:
-        released = session.state.release_received(packet.packet_id)
-        released.then(lambda done: session.answer_stored(PUBCOMP, packet.packet_id, done))
-        return
-    sent = session.state.sent.get(packet.packet_id)
-    is_live = sent is not None and (sent.consumer_id is not None or sent.is_released)
-    if packet.type == PUBREC:
-        if sent is not None and is_live and sent.qos == EXACTLY_ONCE and not sent.is_released:
-            session.release(packet.packet_id, sent)
-        else:
-            session.answer(PUBREL, packet.packet_id)
-    elif sent is not None and is_live:
-        expected = PUBACK if sent.qos == _AT_LEAST_ONCE else PUBCOMP
-        if packet.type == expected:
-            session.settle(packet.packet_id, sent)
-
-
-# subscriptions
-def on_subscribe(session: MqttSession, packet: Subscribe) -> None:
-    """Add subscriptions, and answer when all are there or refused. (mqtt-connector M70, M71)"""
-    for wanted in packet.filters:
-        problem = check_filter(wanted.text) or unusable(wanted.text)
-        if problem is not None:
-            session.fail(BAD_FILTER, problem)
-            return
-    codes = [wanted.qos for wanted in packet.filters]
-    missing = set(range(len(codes)))
-
-    def on_answer(position: int) -> None:
-        missing.discard(position)
-        if not missing:
-            session.to_client(SubAck(SUBACK, packet.packet_id, codes))
-
-    def on_refusal(position: int, code: int, text: str) -> None:
-        wanted = packet.filters[position]
-        logger.info(
-            "%s: the subscription to %s is refused (%#x): %s",
-            session.remote_address,
-            wanted.text[:200],
-            code,
-            text,
-        )
-        if session.level != V3_1:
-            codes[position] = UNSPECIFIED
-        on_answer(position)
-
-    if not codes:
-        on_answer(0)
-    for position, wanted in enumerate(packet.filters):
-        session.subscribe(wanted, partial(on_answer, position), partial(on_refusal, position))
-
-
-def on_unsubscribe(session: MqttSession, packet: Unsubscribe) -> None:
-    """Remove subscriptions; those to unknown filters are ignored. (mqtt-connector M76)"""
-    for text in packet.filters:
-        problem = check_filter(text)
-        if problem is not None:
-            session.fail(BAD_FILTER, problem)
-            return
-    found = [session.subscriptions.get(text) for text in dict.fromkeys(packet.filters)]
-    missing = {each for each in found if each is not None}
-
-    def on_removed(subscription: Subscription | None) -> None:
-        missing.discard(subscription)
-        if not missing:
-            session.to_client(SubAck(UNSUBACK, packet.packet_id, []))
-
-    if not missing:
-        on_removed(None)
-    for subscription in list(missing):
-        session.unsubscribe(subscription, partial(on_removed, subscription))
-
-
-_HANDLERS: Final[dict[type, Callable[[MqttSession, Any], None]]] = {
-    Connect: on_connect,
-    Publish: on_publish,
-    Ack: on_ack,
-    Subscribe: on_subscribe,
-    Unsubscribe: on_unsubscribe,
-    Ping: on_ping,
-    Disconnect: on_disconnect,
-    Fault: on_fault,
-}
-"""By the packet's class."""

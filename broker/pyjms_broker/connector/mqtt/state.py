@@ -12,10 +12,14 @@ recorded in the store: see `marks`. (mqtt-connector M62, M82, M85, M86)
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from pyjms.jms.destination import Destination
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.wire.mqtt import Filter
 from pyjms.wire.openwire.commands import ConsumerId, MessageId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.connector.mqtt.marks import DONE, RECEIVED, RELEASED, SENT, Mark, Marks, Stored
@@ -30,6 +34,17 @@ _HIGHEST_ID: Final = 65535
 MOST_RECEIVED: Final = 10_000
 """The maximum number of ids of a client for which it has not sent PUBREL."""
 EXACTLY_ONCE: Final = 2
+NEVER_EXPIRES: Final = 0xFFFFFFFF
+"""The session expiry interval of sessions that never expire, as those of 3.1 and 3.1.1."""
+
+
+class State(Enum):
+    """The state of a client."""
+
+    NEW = auto()
+    CONNECTED = auto()
+    DISCONNECTING = auto()
+    CLOSED = auto()
 
 
 class Sent:
@@ -71,6 +86,8 @@ class SessionState:
         self.received: dict[int, MessageId | None] = {}
         """The ids of QoS 2 messages before PUBREL, and the message while it is not stored."""
         self.sent: dict[int, Sent] = {}
+        self.filters: dict[str, tuple[Filter, list[int]]] = {}
+        """The subscriptions of 5.0 with their identifiers, as the store has not all of it."""
         self._client_id = client_id
         self._is_kept = is_kept
         self._marks = marks
@@ -227,6 +244,43 @@ class KeptSessions:
         self._states: OrderedDict[str, SessionState] = OrderedDict()
         self._marks: Marks | None = None
         self._is_restored = False
+        self._expirations: dict[str, float] = {}
+        """When the sessions of absent clients expire, by client id."""
+        self._delayed: dict[str, BackgroundTask] = {}
+        """The wills of absent clients that are sent later, by client id."""
+
+    def expire_later(self, client_id: str, seconds: float) -> None:
+        """Keep the session of a client that has left for so many seconds."""
+        self._expirations[client_id] = _clock.now() + seconds
+
+    def call_later(self, client_id: str, seconds: float, action: Callable[[], object]) -> None:
+        """Call a function in so many seconds, unless the client has its session again by then."""
+
+        async def wait() -> None:
+            await _clock.sleep(seconds)
+            del self._delayed[client_id]
+            action()
+
+        self._delayed[client_id] = spawn(wait, name=f"delayed will of {client_id[:100]}")
+
+    def _cancel(self, client_id: str) -> None:
+        delayed = self._delayed.pop(client_id, None)
+        if delayed is not None:
+            delayed.cancel()
+
+    async def close(self) -> None:
+        """Send no more wills, as the broker stops."""
+        delayed, self._delayed = list(self._delayed.values()), {}
+        await end_tasks(*delayed)
+
+    def take_expired(self) -> list[str]:
+        """Return the clients whose sessions have expired since the last call."""
+        now = _clock.now()
+        expired = [each for each, when in self._expirations.items() if when <= now]
+        for client_id in expired:
+            del self._expirations[client_id]
+            self._states.pop(client_id, SessionState()).close()
+        return expired
 
     def restore(self, region: RegionBroker) -> None:
         """Read the records of a former broker, unless that was done."""
@@ -243,6 +297,8 @@ class KeptSessions:
 
     def keep(self, client_id: str) -> SessionState:
         """Return the state of a session, which is kept from now on."""
+        self._expirations.pop(client_id, None)
+        self._cancel(client_id)
         state = self._states.get(client_id)
         if state is None:
             state = SessionState(client_id, is_kept=True, marks=self._marks)
@@ -254,6 +310,8 @@ class KeptSessions:
 
     def drop(self, client_id: str) -> None:
         """Forget a session, if it was kept."""
+        self._expirations.pop(client_id, None)
+        self._cancel(client_id)
         state = self._states.pop(client_id, None)
         if state is not None:
             state.close()

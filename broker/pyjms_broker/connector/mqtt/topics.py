@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Queue, Topic
 from pyjms.wire.mqtt import check_filter
+from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.base import BrokerHost
@@ -62,12 +63,15 @@ class KeptFilter(NamedTuple):
 
     text: str
     qos: int
+    no_local: bool = False
 
 
 class DefaultSubscriptions:
     """Topics, and durable subscriptions to them."""
 
     prefix = ""
+    shares = False
+    """Whether there are shared subscriptions."""
 
     def topic(self, text: str) -> Topic:
         """Return the destination of messages to a topic."""
@@ -101,13 +105,22 @@ class DefaultSubscriptions:
                 and check_filter(text) is None
                 and self._kept_place(client_id, text, qos).destination == subscription.requested
             ):
-                yield KeptFilter(text, _QOS[qos])
+                yield KeptFilter(text, _QOS[qos], subscription.info.no_local)
 
 
 class VirtualTopicSubscriptions(DefaultSubscriptions):
     """Virtual topics, and queues of consumers of them."""
 
     prefix = _VIRTUAL
+    shares = True
+
+    def place(self, client_id: str, text: str, qos: int, *, kept: bool) -> Place:
+        shared = shared_filter(text)
+        if shared is None:
+            return super().place(client_id, text, qos, kept=kept)
+        group = exchanged(shared.group).translate(_ESCAPED).replace(":", "%3A")
+        name = f"Consumer.{group}.{self._name(shared.text)}"
+        return Place(Queue(name), None, _PREFETCH["queue"])
 
     def _kept_place(self, client_id: str, text: str, qos: str) -> Place:
         name = self._name(text)
@@ -135,6 +148,19 @@ def _queue_prefix(client_id: str) -> str:
     return f"Consumer.{exchanged(client_id).translate(_ESCAPED)}:"
 
 
+def delete_kept(host: BrokerHost, client_id: str) -> None:
+    """Delete the subscriptions of an absent client whose session has expired."""
+    region = host.region_broker
+    for strategy in STRATEGIES.values():
+        for kept in list(strategy.kept(host, client_id)):
+            place = strategy.place(client_id, kept.text, kept.qos, kept=True)
+            if place.subscription_name is None:
+                region.root.remove_destination(region.context, place.destination, 0.0)
+            else:
+                info = RemoveSubscriptionInfo(None, place.subscription_name, client_id)
+                region.subscriptions.unsubscribe(region.context, info)
+
+
 STRATEGIES: Final = {
     "mqtt-default-subscriptions": DefaultSubscriptions(),
     "mqtt-virtual-topic-subscriptions": VirtualTopicSubscriptions(),
@@ -144,6 +170,20 @@ STRATEGIES: Final = {
 @lru_cache(maxsize=1024)
 def _cached_topic(strategy: DefaultSubscriptions, text: str) -> Topic:
     return Topic(strategy._name(text))  # noqa: SLF001 - the rest of `topic`
+
+
+class SharedFilter(NamedTuple):
+    """The filter `$share/group/text`, whose subscribers get each message once among them."""
+
+    group: str
+    text: str
+
+
+def shared_filter(text: str) -> SharedFilter | None:
+    """Return the parts of the filter of a shared subscription, or None. (mqtt-connector M144)"""
+    share, _, rest = text.partition("/")
+    group, slash, name = rest.partition("/")
+    return SharedFilter(group, name) if share == "$share" and group and slash else None
 
 
 def begins_wild(text: str) -> bool:

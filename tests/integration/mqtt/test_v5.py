@@ -1,0 +1,361 @@
+"""MQTT 5: properties, reason codes, session expiry, subscription options and limits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pyjms.jms import TextMessage
+from pyjms.testing.clock import VirtualClock
+from pyjms.wire.mqtt import (
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    SUBACK,
+    UNSUBACK,
+    Ack,
+    Auth,
+    ConnAck,
+    Connect,
+    Disconnect,
+    Filter,
+    Properties,
+    Publish,
+    SubAck,
+    Subscribe,
+    Unsubscribe,
+    Will,
+)
+from tests.kit.brokers.access_matrix import DESTINATIONS, RIGHTS, USERS
+from tests.kit.mqtt.client import MqttBroker, MqttClient, StartMqtt, texts
+
+
+@pytest.fixture
+async def clock() -> AsyncIterator[VirtualClock]:
+    async with VirtualClock() as clock:
+        yield clock
+
+
+async def connected(
+    mqtt: MqttBroker, client_id: str = "", *, clean: bool = True, will: Will | None = None,
+    login: str | None = None, **properties: object,
+) -> tuple[MqttClient, ConnAck]:  # fmt: skip
+    client = await mqtt.open(5)
+    secret = None if login is None else b"secret"
+    await client.send(Connect(client_id, 5, clean, 0, will, login, secret, properties))
+    return client, await client.receive(ConnAck)
+
+
+async def v5(mqtt: MqttBroker, client_id: str = "", **how: object) -> MqttClient:
+    client, answer = await connected(mqtt, client_id, **how)  # type: ignore[arg-type]
+    assert answer.code == 0, answer
+    return client
+
+
+async def subscribe(client: MqttClient, *filters: Filter, **properties: object) -> list[int]:
+    await client.send(Subscribe(9, list(filters), properties))
+    answer = await client.receive(SubAck)
+    assert (answer.type, answer.packet_id) == (SUBACK, 9)
+    return answer.codes
+
+
+@pytest.mark.fact("mqtt-connector M140")
+async def test_what_the_broker_says_of_itself(mqtt_broker: StartMqtt) -> None:
+    options = "?transport.defaultKeepAlive=5000&wireFormat.maxFrameSize=1000"
+    async with mqtt_broker(options) as mqtt:
+        _, answer = await connected(mqtt)
+        assert answer.code == 0
+        assigned = answer.properties.pop("assigned_client_identifier")
+        assert assigned
+        assert answer.properties == {
+            "receive_maximum": 10_000,
+            "topic_alias_maximum": 100,
+            "shared_subscription_available": False,
+            "maximum_packet_size": 1000,
+            "server_keep_alive": 5,
+        }
+
+
+@pytest.mark.fact("mqtt-connector M143")
+async def test_properties_come_back(mqtt: MqttBroker) -> None:
+    client = await v5(mqtt)
+    await subscribe(client, Filter("a"), subscription_identifier=[7])
+    properties: Properties = {
+        "payload_format_indicator": True,
+        "message_expiry_interval": 100,
+        "response_topic": "r/1",
+        "correlation_data": b"\xff\0",
+        "content_type": "text/plain",
+        "user_property": [("color", "red"), ("size", "5")],
+    }
+    await client.send(Publish("a", b"x", properties=dict(properties)))
+    message = await client.receive(Publish)
+    assert message.properties.pop("message_expiry_interval") in {99, 100}
+    assert message.properties.pop("subscription_identifier") == [7]
+    del properties["message_expiry_interval"]
+    assert message.properties == properties
+
+
+@pytest.mark.fact("mqtt-connector M141", "mqtt-connector M143")
+async def test_properties_are_headers_of_jms(mqtt: MqttBroker) -> None:
+    client = await v5(mqtt)
+    async with mqtt.jms() as session:
+        consumer = await session.create_consumer(session.create_topic("a"))
+        await client.send(
+            Publish(
+                "a",
+                b"hello",
+                properties={
+                    "payload_format_indicator": True,
+                    "message_expiry_interval": 100,
+                    "response_topic": "r/1",
+                    "correlation_data": b"id",
+                    "user_property": [("color", "red")],
+                },
+            )
+        )
+        message = await consumer.receive(5)
+        assert isinstance(message, TextMessage)
+        assert message.text == "hello"
+        assert str(message.reply_to) == "topic://r.1"
+        assert message.correlation_id == "id"
+        assert message.expiration - message.timestamp == 100_000
+        assert message.properties["color"] == "red"
+        await client.subscribe("r/1")
+        reply = session.create_text_message("back")
+        reply.correlation_id = message.correlation_id
+        reply.properties["n"] = 5
+        producer = await session.create_producer(message.reply_to)
+        await producer.send(reply)
+        found = await client.receive(Publish)
+        assert (found.topic, found.payload) == ("r/1", b"back")
+        assert found.properties == {
+            "payload_format_indicator": True,
+            "correlation_data": b"id",
+            "user_property": [("n", "5")],
+        }
+
+
+@pytest.mark.fact("mqtt-connector M142")
+async def test_a_payload_that_is_not_the_text_it_says(mqtt: MqttBroker) -> None:
+    client = await v5(mqtt)
+    await client.send(Publish("a", b"\xff", properties={"payload_format_indicator": True}))
+    assert (await client.receive(Disconnect)).code == 0x99
+    assert await client.closed()
+
+
+@pytest.mark.fact("mqtt-connector M142", "mqtt-connector M64")
+async def test_refusals_have_reason_codes(mqtt_broker: StartMqtt) -> None:
+    async with mqtt_broker(plugins=[USERS, RIGHTS], destinations=DESTINATIONS) as mqtt:
+        _, answer = await connected(mqtt)
+        assert answer.code == 0x86
+        client = await v5(mqtt, login="stranger")
+        for qos, kind in ((1, PUBACK), (2, PUBREC)):
+            await client.send(Publish("M/t", b"", qos, packet_id=qos))
+            refused = await client.receive(Ack)
+            assert (refused.type, refused.packet_id, refused.code) == (kind, qos, 0x87)
+            assert "not authorized" in refused.properties["reason_string"]
+        assert await subscribe(client, Filter("M/t"), Filter("a/#/b")) == [0x87, 0x8F]
+        await client.send(Unsubscribe(4, ["unknown"]))
+        assert await client.receive(SubAck) == SubAck(UNSUBACK, 4, [0x11])
+        await client.send(Ack(PUBREL, 99), Ack(PUBREC, 99))
+        assert await client.receive(Ack) == Ack(PUBCOMP, 99, 0x92)
+        assert await client.receive(Ack) == Ack(PUBREL, 99, 0x92)
+
+
+@pytest.mark.fact("mqtt-connector M142", "mqtt-connector M145")
+@pytest.mark.parametrize(
+    ("packet", "code"),
+    [
+        (Publish("a/+"), 0x90),
+        (Publish("", properties={"topic_alias": 3}), 0x82),
+        (Publish("a", properties={"topic_alias": 101}), 0x94),
+        (Publish("a", properties={"subscription_identifier": [1]}), 0x82),
+        (Auth(0x18), 0x82),
+        (Connect("again", 5), 0x82),
+        (Disconnect(0, {"session_expiry_interval": 5}), 0x82),
+    ],
+)
+async def test_violations_are_told(
+    mqtt: MqttBroker, packet: Publish | Auth | Connect | Disconnect, code: int
+) -> None:
+    client = await v5(mqtt)
+    await client.send(packet)
+    assert (await client.receive(Disconnect)).code == code
+    assert await client.closed()
+
+
+@pytest.mark.fact("mqtt-connector M145")
+async def test_enhanced_authentication_is_refused(mqtt: MqttBroker) -> None:
+    client, answer = await connected(mqtt, authentication_method="SCRAM")
+    assert answer.code == 0x8C
+    assert await client.closed()
+
+
+@pytest.mark.fact("mqtt-connector M142")
+async def test_a_client_that_was_taken_over_is_told(mqtt: MqttBroker) -> None:
+    first = await v5(mqtt, "me")
+    await v5(mqtt, "me")
+    assert (await first.receive(Disconnect)).code == 0x8E
+    assert await first.closed()
+
+
+@pytest.mark.fact("mqtt-connector M145")
+async def test_topic_aliases(mqtt: MqttBroker) -> None:
+    client = await v5(mqtt)
+    await client.subscribe("#")
+    await client.send(
+        Publish("a/b", b"1", properties={"topic_alias": 3}),
+        Publish("", b"2", properties={"topic_alias": 3}),
+        Publish("c", b"3", properties={"topic_alias": 3}),
+        Publish("", b"4", properties={"topic_alias": 3}),
+    )
+    assert texts(await client.messages(4)) == [("a/b", "1"), ("a/b", "2"), ("c", "3"), ("c", "4")]
+
+
+@pytest.mark.fact("mqtt-connector M145")
+async def test_the_receive_maximum(mqtt: MqttBroker) -> None:
+    client = await v5(mqtt, receive_maximum=2)
+    await client.subscribe("a", qos=1)
+    sender = await mqtt.client()
+    for number in range(4):
+        await sender.publish("a", str(number), 1)
+    await sender.publish("a", "0", 0)
+    first, second, unlimited = await client.messages(3)
+    assert texts([first, second, unlimited]) == [("a", "0"), ("a", "1"), ("a", "0")]
+    await client.nothing_comes()
+    await client.acknowledge(second)
+    assert texts(await client.messages(1)) == [("a", "2")]
+    await client.nothing_comes()
+
+
+@pytest.mark.fact("mqtt-connector M145")
+async def test_packets_that_are_too_large_for_the_client_are_left_out(mqtt: MqttBroker) -> None:
+    client = await v5(mqtt, maximum_packet_size=50)
+    await client.subscribe("a", qos=1)
+    sender = await mqtt.client()
+    await sender.publish("a", bytes(100), 1)
+    await sender.publish("a", "small", 1)
+    assert texts(await client.messages(1)) == [("a", "small")]
+
+
+@pytest.mark.fact("mqtt-connector M144")
+async def test_no_local(mqtt: MqttBroker) -> None:
+    client = await v5(mqtt)
+    assert await subscribe(client, Filter("a", no_local=True)) == [0]
+    await client.publish("a", "own")
+    await (await mqtt.client()).publish("a", "other")
+    assert texts(await client.messages(1)) == [("a", "other")]
+
+
+@pytest.mark.fact("mqtt-connector M144")
+async def test_retain_as_published(mqtt: MqttBroker) -> None:
+    client = await v5(mqtt)
+    await subscribe(client, Filter("a", retain_as_published=True), Filter("+"))
+    await client.publish("a", "x", retain=True)
+    assert sorted(m.retain for m in await client.messages(2)) == [False, True]
+
+
+@pytest.mark.fact("mqtt-connector M144")
+async def test_retain_handling(mqtt: MqttBroker) -> None:
+    client = await v5(mqtt)
+    await client.publish("a", "x", retain=True)
+    await subscribe(client, Filter("a", retain_handling=2))
+    await client.nothing_comes()
+    await client.unsubscribe("a")
+    for comes in (True, False):
+        await client.send(Subscribe(9, [Filter("a", retain_handling=1)]))
+        kinds = {type(await client.next()) for _ in range(1 + comes)}
+        assert kinds == ({SubAck, Publish} if comes else {SubAck})
+
+
+@pytest.mark.fact("mqtt-connector M141")
+async def test_a_session_lives_as_long_as_it_says(mqtt: MqttBroker, clock: VirtualClock) -> None:
+    client = await v5(mqtt, "me", session_expiry_interval=100)
+    await client.subscribe("a", qos=1)
+    await client.disconnect()
+    await clock.advance(50)
+    client, answer = await connected(mqtt, "me", clean=False, session_expiry_interval=100)
+    assert answer.session_present
+    await client.disconnect()
+    await clock.advance(101)
+    _, answer = await connected(mqtt, "me", clean=False)
+    assert not answer.session_present
+    region = mqtt.broker.service.region_broker
+    assert region.subscriptions.durable_subscriptions() == []
+
+
+@pytest.mark.fact("mqtt-connector M141", "mqtt-connector M144")
+async def test_a_resumed_session_has_its_options(mqtt: MqttBroker) -> None:
+    client = await v5(mqtt, "me", session_expiry_interval=100)
+    await subscribe(
+        client, Filter("a", 1, no_local=True), Filter("b", 0), subscription_identifier=[5]
+    )
+    await client.disconnect()
+    sender = await mqtt.client()
+    await sender.publish("a", "x", 1)
+    client, answer = await connected(mqtt, "me", clean=False, session_expiry_interval=100)
+    assert answer.session_present
+    message = await client.receive(Publish)
+    assert (message.payload, message.properties["subscription_identifier"]) == (b"x", [5])
+    await sender.publish("b", "y")
+    assert texts(await client.messages(1)) == [("b", "y")]
+
+
+@pytest.mark.fact("mqtt-connector M141")
+async def test_disconnect_may_end_the_session_and_send_the_will(mqtt: MqttBroker) -> None:
+    watcher = await mqtt.client()
+    await watcher.subscribe("w")
+    client = await v5(mqtt, "me", session_expiry_interval=100, will=Will("w", b"gone"))
+    await client.subscribe("a", qos=1)
+    await client.send(Disconnect(4, {"session_expiry_interval": 0}))
+    assert await client.closed()
+    assert texts(await watcher.messages(1)) == [("w", "gone")]
+    _, answer = await connected(mqtt, "me", clean=False)
+    assert not answer.session_present
+
+
+@pytest.mark.fact("mqtt-connector M144")
+async def test_shared_subscriptions(mqtt_broker: StartMqtt) -> None:
+    async with mqtt_broker() as mqtt:
+        client = await v5(mqtt)
+        assert await subscribe(client, Filter("$share/g/a")) == [0x9E]
+    strategy = "?transport.subscriptionStrategy=mqtt-virtual-topic-subscriptions"
+    async with mqtt_broker(strategy) as mqtt:
+        first, answer = await connected(mqtt)
+        assert answer.properties["shared_subscription_available"]
+        second = await v5(mqtt)
+        for client in (first, second):
+            assert await subscribe(client, Filter("$share/g/a", 1)) == [1]
+        for number in range(4):
+            await first.publish("a", str(number), 1)
+        found = []
+        for client in (first, second):
+            for message in await client.messages(2):
+                await client.acknowledge(message)
+                found.append(message)
+        await second.nothing_comes()
+        assert sorted(texts(found)) == [("a", str(number)) for number in range(4)]
+        await second.unsubscribe("$share/g/a")
+        await first.publish("a", "4", 1)
+        assert texts(await first.messages(1)) == [("a", "4")]
+
+
+@pytest.mark.fact("mqtt-connector M141")
+@pytest.mark.parametrize("returns", [True, False])
+async def test_a_will_may_wait(mqtt: MqttBroker, clock: VirtualClock, returns: bool) -> None:
+    watcher = await mqtt.client()
+    await watcher.subscribe("w")
+    will = Will("w", b"gone", properties={"will_delay_interval": 10})
+    client = await v5(mqtt, "me", will=will, session_expiry_interval=100)
+    await client.lose()
+    await clock.advance(5)
+    await watcher.nothing_comes()
+    if returns:
+        await v5(mqtt, "me", clean=False, session_expiry_interval=100)
+    await clock.advance(6)
+    if not returns:
+        assert texts(await watcher.messages(1)) == [("w", "gone")]
+    await watcher.nothing_comes()
