@@ -112,7 +112,21 @@ async def test_mosquitto(mqtt: MqttBroker) -> None:
     port = str(mqtt.port)
 
     def run() -> str:
-        subscribe = ["mosquitto_sub", "-p", port, "-t", "a/#", "-q", "2", "-C", "3", "-v", "-d"]
+        subscribe = [
+            "stdbuf",
+            "-oL",
+            "mosquitto_sub",
+            "-p",
+            port,
+            "-t",
+            "a/#",
+            "-q",
+            "2",
+            "-C",
+            "3",
+            "-v",
+            "-d",
+        ]
         with subprocess.Popen(subscribe, stdout=subprocess.PIPE, text=True) as subscriber:
             assert subscriber.stdout is not None
             lines = iter(subscriber.stdout.readline, "")

@@ -476,7 +476,7 @@ class MqttSession(Transport[Command]):
         elif isinstance(command, Response):
             self._on_response(command)
         elif isinstance(command, ConnectionErrorCommand):
-            code, text = reason_of(command.exception)
+            code, text = _reason_of(command.exception)
             self.fail(code, text)
         elif isinstance(command, ConsumerControl) and command.close:
             # the broker cannot remove the consumer while it is dispatching
@@ -488,7 +488,7 @@ class MqttSession(Transport[Command]):
             return
         done, failed = request
         if isinstance(response, ExceptionResponse):
-            code, text = reason_of(response.exception)
+            code, text = _reason_of(response.exception)
             if failed is None:
                 self.fail(code, text)
             else:
@@ -741,8 +741,9 @@ class MqttSession(Transport[Command]):
         self._tcp.oneway(Ack(kind, packet_id, code, self._reason(text)))
 
     def _reason(self, text: str | None) -> Properties:
-        is_told = text is not None and self.tells_reasons and self.is_v5
-        return {"reason_string": text[:_MAXIMUM_TEXT]} if text is not None and is_told else {}
+        if text is None or not self.is_v5 or not self.tells_reasons:
+            return {}
+        return {"reason_string": text[:_MAXIMUM_TEXT]}
 
     def start_keep_alive(self, seconds: float) -> None:
         """Disconnect a client that sends nothing for one and a half times its period."""
@@ -808,7 +809,7 @@ def _ack(sent: Sent, kind: int = AckType.INDIVIDUAL) -> MessageAck:
     return MessageAck(sent.destination, None, sent.consumer_id, kind, message_id, message_id, 1)
 
 
-def reason_of(error: Throwable | None) -> tuple[int, str]:
+def _reason_of(error: Throwable | None) -> tuple[int, str]:
     if error is None:
         return UNSPECIFIED, "the broker refused the request"
     code = _CODES.get(error.class_name or "", UNSPECIFIED)
