@@ -12,7 +12,7 @@ with file and line: nothing is dropped silently.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -151,10 +151,21 @@ def _document_of_properties(path: Path) -> Document:
     return Document(values, {(): Origin(str(path))})
 
 
+@dataclass(frozen=True)
+class _Literal:
+    """A converted value without placeholders."""
+
+    spring: KeyPath
+    path: tuple[str, ...]
+    value: object
+
+
 @dataclass
 class _Conversion:
     values: dict[str, dict[str, Any]] = field(default_factory=lambda: {"": {}})
     findings: list[str] = field(default_factory=list)
+    _literals: dict[str, list[_Literal]] = field(default_factory=lambda: {"": []})
+    """By profile: what the values mean together is known only of these."""
 
     def convert(self, document: Document) -> None:
         keys = dict(_leaves(document.values, ()))
@@ -162,14 +173,14 @@ class _Conversion:
         for path, value in keys.items():
             if dotted_path(path) in _PROFILE_KEYS:
                 profile = str(value)
-        target = self.values.setdefault(profile, {})
+        self.values.setdefault(profile, {})
+        self._literals.setdefault(profile, [])
         for path, value in keys.items():
             if dotted_path(path) not in _PROFILE_KEYS:
-                self._convert_key(document, path, value, target)
+                self._convert_key(document, path, value, profile)
+        self._remove_contradictions(document, profile)
 
-    def _convert_key(
-        self, document: Document, path: KeyPath, value: object, target: dict[str, Any]
-    ) -> None:
+    def _convert_key(self, document: Document, path: KeyPath, value: object, profile: str) -> None:
         spring = dotted_path(path)
         parts = spring.split(".")
         ours = _name_here(our_name(spring))
@@ -177,28 +188,58 @@ class _Conversion:
             (why for start, why in _NO_MEANING if f"{spring}.".startswith(f"{start}.")), ""
         )
         if spring == _ROOT_LEVEL:
-            reason = _put_valid(target, ("logging", "root"), str(value).upper())
+            reason = self._put_valid(profile, path, ("logging", "root"), str(value).upper())
         elif ours is not None:
-            reason = _put_valid(target, tuple(ours.split(".")), value)
+            reason = self._put_valid(profile, path, tuple(ours.split(".")), value)
         elif not reason:
-            _put(target, ("app", *parts[parts[0] == "app" :]), value)
+            _put(self.values[profile], ("app", *parts[parts[0] == "app" :]), value)
         if reason:
-            where = document.origins.get(path) or document.origins.get((), Origin("?"))
-            self.findings.append(f"{where}: {spring}: not converted: {reason}")
+            self._add_finding(document, path, reason)
+
+    def _add_finding(self, document: Document, path: KeyPath, reason: str) -> None:
+        where = document.origins.get(path) or document.origins.get((), Origin("?"))
+        self.findings.append(f"{where}: {dotted_path(path)}: not converted: {reason}")
+
+    def _put_valid(
+        self, profile: str, spring: KeyPath, path: tuple[str, ...], value: object
+    ) -> str:
+        """Set a value in our units; return why it cannot be set, "" if it is."""
+        reason = ""
+        has_placeholder = "${" in str(value)
+        for written in (_in_our_units(path, value), value):
+            literal = _Literal(spring, path, written)
+            reason = _first_problem((literal,))
+            if not reason or has_placeholder:
+                _put(self.values[profile], path, written)
+                if not has_placeholder:
+                    self._literals[profile].append(literal)
+                return ""
+        return reason
+
+    def _remove_contradictions(self, document: Document, profile: str) -> None:
+        """Remove the last of the values that contradict each other, until none do."""
+        own = self._literals[profile]
+        others = self._literals[""] if profile else []
+        while reason := _first_problem((*others, *own)):
+            for last in reversed(own):
+                rest = [each for each in own if each is not last]
+                if _first_problem((*others, *rest)) != reason:
+                    own[:] = rest
+                    _remove(self.values[profile], last.path)
+                    self._add_finding(document, last.spring, reason)
+                    break
+            else:
+                return  # it is a consequence of another profile's values
 
 
-def _put_valid(target: dict[str, Any], path: tuple[str, ...], value: object) -> str:
-    """Set a value in our units; return why it cannot be set, "" if it is."""
+def _first_problem(literals: Iterable[_Literal]) -> str:
+    """Return the reason why values cannot be set together, "" if they can."""
+    trial: dict[str, Any] = {}
+    for each in literals:
+        _put(trial, each.path, each.value)
     problems = Problems()
-    for written in (_in_our_units(path, value), value):
-        trial: dict[str, Any] = {}
-        _put(trial, path, written)
-        problems = Problems()
-        valid_part(PyjmsSettings, Document(trial, {}), translate_spring_key, problems)
-        if not problems or "${" in str(value):
-            _put(target, path, written)
-            return ""
-    return problems.found[0].reason
+    valid_part(PyjmsSettings, Document(trial, {}), translate_spring_key, problems)
+    return problems.found[0].reason if problems else ""
 
 
 def _in_our_units(path: tuple[str, ...], value: object) -> object:
@@ -235,6 +276,12 @@ def _put(target: dict[str, Any], path: tuple[str, ...], value: object) -> None:
             inner = target[key] = {"": inner}
         target = inner
     target[path[-1]] = value
+
+
+def _remove(target: dict[str, Any], path: tuple[str, ...]) -> None:
+    for key in path[:-1]:
+        target = target[key]
+    del target[path[-1]]
 
 
 def _leaves(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:

@@ -13,9 +13,10 @@ import importlib
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Final, Union
+from typing import Any, Final, Literal, Union
 
 import pydantic
 import pydantic_core
@@ -191,30 +192,50 @@ def describe_problems(error: pydantic.ValidationError, kind: object) -> str:
     Of a union, `kind`, only those of the member that the value fits best, if there is one.
     """
     found = error.errors(include_url=False, include_input=False, include_context=False)
+    if found[0]["type"] == "json_invalid":
+        return f"the body is not valid JSON: {found[0]['msg'].removeprefix('Invalid JSON: ')}"
     if bare_type(kind) in (Union, types.UnionType):
-        found = _of_nearest_member(found)
+        found = _of_nearest_member(found, _tags_of(kind))
     shown = [f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in found[:5]]
     return "; ".join(shown) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
 
 
-def _of_nearest_member(found: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the problems of the one member of a union that lacks least; all if that is unclear.
+def _of_nearest_member(found: list[ErrorDetails], tags: set[str]) -> list[ErrorDetails]:
+    """Return the problems of the member of a union that was meant; all if that is unclear.
 
-    The location of a problem begins with the member's name.
+    It is the one whose tags are right, and that lacks least. If all are of another kind, only that
+    is returned. The location of a problem begins with the member's name.
     """
+
+    def is_of_other_kind(problem: ErrorDetails) -> bool:
+        location = problem["loc"]
+        is_of_tag = len(location) == 2 and location[1] in tags
+        return len(location) < 2 or (is_of_tag and problem["type"] == "literal_error")
+
     members: dict[object, list[ErrorDetails]] = {}
     for problem in found:
         members.setdefault(problem["loc"][0] if problem["loc"] else "", []).append(problem)
 
     def misfit(problems: list[ErrorDetails]) -> tuple[bool, int, int]:
-        is_other_kind = any(len(each["loc"]) < 2 for each in problems)
         missing = sum(each["type"] == "missing" for each in problems)
-        return is_other_kind, missing, len(problems)
+        return any(map(is_of_other_kind, problems)), missing, len(problems)
 
     ranked = sorted(members.values(), key=misfit)
+    if misfit(ranked[0])[0]:
+        return [each for each in found if is_of_other_kind(each)]
     if len(ranked) < 2 or misfit(ranked[0])[:2] == misfit(ranked[1])[:2]:
         return found
     return ranked[0]
+
+
+def _tags_of(kind: object) -> set[str]:
+    """Return the names that are a Literal in several members of a union, which tell them apart."""
+    names: list[str] = []
+    for member, _ in _members(kind):
+        with suppress(NameError, TypeError):  # annotations that cannot be read
+            hints = typing.get_type_hints(member)
+            names += [name for name, hint in hints.items() if bare_type(hint) is Literal]
+    return {name for name in names if names.count(name) > 1}
 
 
 def type_name(kind: Any) -> str:
@@ -270,6 +291,7 @@ def convert(payload: object, target: Any, wanted: Any, message: Message) -> Any:
         MessageConversionException: it does not match.
     """
     adapter = type_adapter(target)
+    malformed: pydantic.ValidationError | None = None
     try:
         if isinstance(payload, str | bytes) and wanted is not str and wanted is not bytes:
             try:
@@ -277,13 +299,23 @@ def convert(payload: object, target: Any, wanted: Any, message: Message) -> Any:
             except pydantic.ValidationError as error:
                 if not isinstance(payload, str) or error.errors()[0]["type"] != "json_invalid":
                     raise
+                malformed = error  # a date, for example, need not be JSON
         return adapter.validate_python(payload)
     except pydantic.ValidationError as error:
+        if malformed is not None and _needs_json(str(payload), error):
+            error = malformed
         raise MessageConversionException(
             f"Could not convert the payload of message [{message.message_id}] to "
             f"{type_name(target)}: {describe_problems(error, target)}",
             target=target,
         ) from None
+
+
+def _needs_json(text: str, error: pydantic.ValidationError) -> bool:
+    """Return whether a text looks like JSON, or was to become what no other text can become."""
+    return text.lstrip()[:1] in ("{", "[", '"') or all(
+        each["type"].endswith("_type") for each in error.errors()
+    )
 
 
 # Always allowed: their JSON contains nothing but data. The id is the bare name.

@@ -167,3 +167,27 @@ def test_artemis_has_no_section(tmp_path: Path) -> None:
     assert conversion.values[""] == {}
     assert len(conversion.findings) == 2
     assert all("Artemis speaks OpenWire" in finding for finding in conversion.findings)
+
+
+def test_values_that_contradict_each_other_are_a_finding(tmp_path: Path) -> None:
+    path = tmp_path / "application.yml"
+    path.write_text(
+        "spring.jms.listener:\n  min-concurrency: 5\n  max-concurrency: 2\n---\n"
+        "spring.config.activate.on-profile: wide\n"
+        "spring.jms.listener: {min-concurrency: 7, max-concurrency: 9}\n---\n"
+        "spring.config.activate.on-profile: narrow\nspring.jms.listener.max-concurrency: 3\n"
+    )
+    conversion = convert_spring_file(path)
+    assert conversion.findings == (
+        f"{path}:3: spring.jms.listener.max-concurrency: not converted: jms.listener: "
+        "max_concurrency (2) is less than min_concurrency (5)",
+        f"{path}:9: spring.jms.listener.max-concurrency: not converted: jms.listener: "
+        "max_concurrency (3) is less than min_concurrency (5)",
+    )
+    files = conversion.files()
+    assert yaml.safe_load(files["application.yaml"]) == {
+        "jms": {"listener": {"min_concurrency": 5}}
+    }
+    assert yaml.safe_load(files["application-wide.yaml"]) == {
+        "jms": {"listener": {"min_concurrency": 7, "max_concurrency": 9}}
+    }

@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pydantic
 import pytest
@@ -401,3 +401,62 @@ def test_the_problems_of_all_members_of_a_union_are_told_if_none_is_nearest() ->
     assert "Purchase.items: Field required; Cancellation.reason: Field required" in str(
         raised.value
     )
+
+
+class Opened(pydantic.BaseModel):
+    kind: Literal["opened"]
+    number: int
+
+
+class Closed(pydantic.BaseModel):
+    kind: Literal["closed"]
+    number: int
+    reason: str
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ('{"kind": "opened", "number": "x"}', "Opened.number: Input should be a valid integer"),
+        ('{"kind": "closed"}', "Closed.number: Field required; Closed.reason: Field required"),
+        (
+            '{"kind": "moved", "number": "x"}',
+            "Opened.kind: Input should be 'opened'; Closed.kind: Input should be 'closed'",
+        ),
+    ],
+)
+def test_the_tags_of_a_union_tell_which_member_was_meant(text: str, problems: str) -> None:
+    with pytest.raises(MessageConversionException) as raised:
+        DefaultMessageConverter().from_message(TextMessage(text), Opened | Closed)
+    assert raised.value.reason.partition(": ")[2].startswith(problems)
+    assert raised.value.reason.count("; ") == problems.count("; ")
+
+
+@pytest.mark.parametrize(
+    "target", [Opened, Opened | Closed, list[int], dict[str, int], Opened | None]
+)
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"kind": "opened",\n "number": 1,}', "trailing comma at line 2 column 14"),
+        ("hello", "expected value at line 1 column 1"),
+        ("", "EOF while parsing a value at line 1 column 0"),
+    ],
+)
+def test_a_body_that_is_not_valid_json_is_told_with_its_place(
+    text: str, problem: str, typed: bool, target: object
+) -> None:
+    message = TextMessage(text)
+    if typed:
+        message.properties["_type"] = "Opened"
+    with pytest.raises(MessageConversionException) as raised:
+        DefaultMessageConverter().from_message(message, target)
+    assert raised.value.reason.endswith(f": the body is not valid JSON: {problem}")
+
+
+def test_a_text_that_is_no_json_may_be_what_is_wanted() -> None:
+    convert = DefaultMessageConverter().from_message
+    assert convert(TextMessage("2026-01-02"), dt.date) == dt.date(2026, 1, 2)
+    with pytest.raises(MessageConversionException, match="should be a valid integer"):
+        convert(TextMessage("hello"), int)
