@@ -57,7 +57,12 @@ class Calls:
 @pytest.mark.parametrize(
     ("queue", "payload", "kind", "reason"),
     [
-        ("orders", "no json", "MessageConversionException", "valid dictionary"),
+        (
+            "orders",
+            "no json",
+            "MessageConversionException",
+            "not valid JSON: expected ident at line 1 column 2",
+        ),
         ("orders", '{"number": "x"}', "MessageConversionException", "valid integer"),
         ("headers", "text", "MessageConversionException", "Missing header 'count'"),
         ("maps", "text", "MessageConversionException", "is a MapMessage"),

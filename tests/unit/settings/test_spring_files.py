@@ -178,11 +178,10 @@ def test_values_that_contradict_each_other_are_a_finding(tmp_path: Path) -> None
         "spring.config.activate.on-profile: narrow\nspring.jms.listener.max-concurrency: 3\n"
     )
     conversion = convert_spring_file(path)
+    key = "spring.jms.listener.max-concurrency: not converted: jms.listener: max_concurrency"
     assert conversion.findings == (
-        f"{path}:3: spring.jms.listener.max-concurrency: not converted: jms.listener: "
-        "max_concurrency (2) is less than min_concurrency (5)",
-        f"{path}:9: spring.jms.listener.max-concurrency: not converted: jms.listener: "
-        "max_concurrency (3) is less than min_concurrency (5)",
+        f"{path}:3: {key} (2) is less than min_concurrency (5)",
+        f"{path}:9: {key} (3) is less than min_concurrency (5)",
     )
     files = conversion.files()
     assert yaml.safe_load(files["application.yaml"]) == {
