@@ -27,7 +27,7 @@ import typer
 from typer.models import CommandInfo, TyperInfo
 
 from pyjms.cli.configuration import ConfigOption, ProfilesOption, config_app
-from pyjms.cli.options import duration_option
+from pyjms.cli.options import duration_option, size_option
 from pyjms.cli.terminal import UserCodeFailed, json_line, write_whole_lines
 from pyjms.cli.worker import WORKER_OPTION, WorkerArguments, run_worker
 from pyjms.errors import ConfigurationException, JMSException
@@ -40,7 +40,7 @@ logger: Final = get_logger(__name__)
 TargetsArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="MODULE[:APP]...",
+        metavar="MODULE[:APP]",
         help="The application: modules, paths to their files, or packages with all their modules.",
     ),
 ]
@@ -239,7 +239,7 @@ app.command()(docs)
 CheckedArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[MODULE[:APP]|FOLDER]...",
+        metavar="MODULE[:APP]|FOLDER",
         help="The application to check; a folder (`.`): all its modules with listeners, but tests.",
     ),
 ]
@@ -260,6 +260,14 @@ WorkersOption = Annotated[
         min=1,
         metavar="N",
         help="Run the application in N processes, and replace processes that exit.",
+    ),
+]
+MaxMemoryOption = Annotated[
+    int | None,
+    size_option(
+        "--max-memory",
+        text="With --workers: replace a process that has run for a minute and has more memory, "
+        "such as 500mb, when its successor has started. Linux only.",
     ),
 ]
 ReloadOption = Annotated[
@@ -332,6 +340,7 @@ def run(
     profiles: ProfilesOption = None,
     shutdown_timeout: ShutdownOption = None,
     workers: WorkersOption = None,
+    max_memory: MaxMemoryOption = None,
     reload: ReloadOption = False,
     reload_dir: ReloadFolderOption = None,
     health_port: HealthPortOption = None,
@@ -355,7 +364,11 @@ def run(
         from pyjms.cli.supervisor import supervise
 
         folders = reload_dir if reload else None
-        supervise(workers or 1, folders, reload=reload, log_format=log_format)
+        supervise(
+            workers or 1, folders, reload=reload, log_format=log_format, max_memory=max_memory
+        )
+    if as_worker is None and max_memory is not None:
+        raise ConfigurationException("--max-memory needs --workers", hint="add --workers 1")
     from pyjms.cli.embedded_port import open_port
     from pyjms.cli.loading import import_modules, load_application, pipelines_in
 

@@ -156,6 +156,20 @@ def _duration(text: object) -> float:
     return found
 
 
+def size_option(*names: str, text: str) -> Any:
+    """Return an option for a number of bytes; `text` is its help."""
+    return typer.Option(*names, parser=_size, metavar="SIZE", help=text)
+
+
+def _size(text: object) -> int:
+    from pyjms.configuration.section import read_size
+
+    try:
+        return read_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def limit_option(what: str) -> Any:
     """Return the option for the maximum number of messages; `what` is the command's verb."""
     return typer.Option("--limit", "-n", min=1, help=f"{what} at most this number of messages.")

@@ -19,6 +19,9 @@ started first, and the old one is asked to stop only when the new one has report
 there is always a consumer, and code that cannot start does not replace a working process. An
 exclusive worker (it has a client id, or embeds the broker) must end before its successor can start.
 
+A worker that has more memory than `--max-memory` is replaced in the same way, but not within a
+minute after its start, so that a limit below what every worker needs does not keep all busy.
+
 *Reload* is a rolling restart that stops first: two versions of the code never run at the same time.
 
 If the system cannot start a process (no memory, or a deployment is replacing the program), the
@@ -61,6 +64,7 @@ from pyjms.runtime.backoff import ExponentialBackOff
 from pyjms.runtime.distribution import install_command
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import LINE_FORMAT, LogFormat, get_logger
+from pyjms.runtime.machine import resident_memory
 
 logger: Final = get_logger(__name__)
 
@@ -184,7 +188,9 @@ def command_of_this_process() -> list[str]:
 
 
 _LONG_LIFE: Final = 60.0
-"""Seconds of running after which a worker's exit resets the back-off."""
+"""Seconds of running after which a worker's exit resets the back-off, and its memory counts."""
+_MEMORY_PERIOD: Final = 10.0
+"""Seconds between two looks at the workers' memory."""
 _BACK_OFF: Final = ExponentialBackOff(0.5, 2.0, max_interval=30.0)
 _FORWARDED: Final = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 _HANDLED: Final = (
@@ -222,6 +228,7 @@ class Supervisor:
         total: the number of workers, 1 or more.
         changes: watches files until it is cancelled, and awaits its argument after each change;
             None: files are not watched.
+        max_memory: bytes of memory above which a worker is replaced; None: no limit.
     """
 
     def __init__(
@@ -229,10 +236,12 @@ class Supervisor:
         command: list[str],
         total: int,
         changes: Callable[[Callable[[str], Awaitable[None]]], Awaitable[None]] | None = None,
+        max_memory: int | None = None,
     ) -> None:
         self._command = command
         self._total = total
         self._changes = changes
+        self._max_memory = max_memory
         self._slots: list[_Slot] = []
         self._has_started = False
         self._failed = False
@@ -246,15 +255,20 @@ class Supervisor:
             watcher = spawn(self._handle_signals, signals, name="pyjms supervisor signals")
             for _ in range(self._total):
                 self._open_slot()
-            reloads = None
+            reloads = memory = None
             if self._changes is not None:
                 reloads = spawn(
                     self._changes, self._reload, name="pyjms reload", on_error=self._fail
+                )
+            if self._max_memory is not None:
+                memory = spawn(
+                    self._watch_memory, self._max_memory, name="pyjms memory", on_error=self._fail
                 )
             try:
                 await self._stopping.wait()
             finally:
                 with anyio.CancelScope(shield=True):
+                    await end_tasks(memory)
                     await self._end(reloads)
                     await end_tasks(watcher)
         return 1 if self._failed else 0
@@ -453,6 +467,27 @@ class Supervisor:
         await old.stop()
         return True
 
+    async def _watch_memory(self, limit: int) -> None:
+        """Replace workers that have more memory than `limit`, one at a time."""
+        while True:
+            await _clock.sleep(_MEMORY_PERIOD)
+            for slot in list(self._slots):
+                process = slot.process
+                if process is None or process.is_stopping or process.report is None:
+                    continue
+                used = resident_memory(process.pid) or 0
+                if used <= limit or _clock.now() - process.started_at < _LONG_LIFE:
+                    continue
+                async with self._restarting:
+                    if slot.process is process:
+                        logger.info(
+                            "%s has %d MB of memory, more than %d MB: it is replaced",
+                            process.name,
+                            used >> 20,
+                            limit >> 20,
+                        )
+                        await self._replace(slot)
+
     async def _reload(self, what: str) -> None:
         async with self._restarting:
             logger.info("%s: restarting", what)
@@ -514,11 +549,13 @@ def supervise(
     *,
     reload: bool,
     log_format: LogFormat | None = None,
+    max_memory: int | None = None,
 ) -> NoReturn:
     """Run this command line in `workers` processes until SIGINT or SIGTERM, and exit.
 
     `reload`: restart them when files below `folders` (None: the current folder) change.
     `log_format` is the option's: the supervisor reads no settings.
+    `max_memory`: replace those with more bytes of memory; None: no limit.
     """
     if sys.platform == "win32":
         raise ConfigurationException(
@@ -536,5 +573,7 @@ def supervise(
         watched = _watched_folders(folders)
         changes = partial(_wait_for_changes, watched)
         logger.info("Watching %s", ", ".join(map(str, watched)))
-    supervisor = Supervisor(command_of_this_process(), workers, changes)
+    if max_memory is not None and resident_memory() is None:
+        raise ConfigurationException("--max-memory: the memory of processes is known on Linux only")
+    supervisor = Supervisor(command_of_this_process(), workers, changes, max_memory)
     sys.exit(anyio.run(supervisor.run))

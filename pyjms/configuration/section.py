@@ -213,7 +213,12 @@ _PERCENT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%")
 _SIZE: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]+)?)\s*(b|([kmgt])b?)?", re.IGNORECASE)
 
 
-def _read_size(value: object) -> int:
+def read_size(value: object) -> int:
+    """Return the bytes of a size.
+
+    Raises:
+        ValueError: it is none.
+    """
     match = _SIZE.fullmatch(str(value).strip())
     if match is None or isinstance(value, bool):
         raise ValueError(
@@ -224,7 +229,7 @@ def _read_size(value: object) -> int:
 
 Bytes: TypeAlias = Annotated[
     int,
-    BeforeValidator(_read_size),
+    BeforeValidator(read_size),
     WithJsonSchema(
         {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]"}]}
     ),
@@ -235,7 +240,7 @@ Bytes: TypeAlias = Annotated[
 def _read_limit(value: object) -> int | str:
     text = str(value).strip()
     if not text.endswith("%"):
-        return _read_size(value)
+        return read_size(value)
     percent = _PERCENT.fullmatch(text)
     if percent is None or not 0 < float(percent[1]) <= 100:
         raise ValueError(f"{text!r} is not a percentage; write for instance 70%, 100% at most")

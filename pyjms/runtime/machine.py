@@ -50,12 +50,12 @@ def free_memory() -> int:
         return -1
 
 
-def resident_memory() -> int | None:
-    """Return the number of bytes of the process in memory; None: unknown."""
+def resident_memory(pid: int | None = None) -> int | None:
+    """Return the number of bytes of a process, by default this one, in memory; None: unknown."""
     try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        pages = int(Path(f"/proc/{pid or 'self'}/statm").read_text(encoding="ascii").split()[1])
     except OSError:
-        return None  # not Linux
+        return None  # not Linux, or the process has ended
     return pages * resource.getpagesize()
 
 

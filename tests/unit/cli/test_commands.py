@@ -355,6 +355,21 @@ def test_a_shutdown_timeout_that_is_not_a_duration(pyjms: Run) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a Windows process at once")
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        (["--max-memory", "500mb"], 1, "--max-memory needs --workers (add --workers 1)"),
+        (["--workers", "2", "--max-memory", "much"], 2, "'much' is not a size"),
+    ],
+)
+def test_a_limit_of_memory_is_for_workers(
+    pyjms: Run, options: list[str], code: int, text: str
+) -> None:
+    done = pyjms("run", "orders", *options)
+    assert done.returncode == code
+    assert text in done.stderr
+
+
 def test_a_later_signal_ends_the_run_at_once(tmp_path: Path) -> None:
     with stubborn(tmp_path, "--shutdown-timeout", "1h") as process:
         while process.poll() is None:

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from pyjms.cli.supervisor import Supervisor
+from pyjms.testing.clock import VirtualClock
 from tests.kit.waiting import until
 
 WORKER = """\
@@ -92,3 +93,26 @@ async def test_workers_that_are_starting_are_paused_when_they_have_started(
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_program_that_is_not_there_ends_the_supervisor(tmp_path: Path) -> None:
     assert await Supervisor([str(tmp_path / "worker")], 2).run() == 1
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_worker_with_too_much_memory_is_replaced_after_a_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, jms_clock: VirtualClock
+) -> None:
+    caplog.set_level("INFO", "pyjms")
+    program = tmp_path / "worker"
+    program.write_text(WORKER.format(python=sys.executable), encoding="utf-8")
+    program.chmod(0o700)
+
+    async def seen(text: str) -> None:
+        await until(lambda: text in caplog.text, turn=lambda: anyio.sleep(0.01))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Supervisor([str(program)], 1, None, 1 << 20).run)
+        await seen("Worker 1 (pid ")
+        await jms_clock.advance(51)
+        assert "it is replaced" not in caplog.text
+        await jms_clock.advance(10)
+        await seen("MB of memory, more than 1 MB: it is replaced")
+        await seen(" replaces Worker 1 (pid ")
+        tasks.cancel_scope.cancel()
