@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 
 import anyio
@@ -26,6 +27,7 @@ from pyjms.wire.mqtt import (
 )
 from pyjms_broker.service import BrokerService
 from tests.kit.mqtt.client import MqttBroker, MqttClient, StartMqtt, texts
+from tests.kit.tls import CertificateFiles
 
 WILL = Will("wills/a", b"gone")
 
@@ -252,3 +254,19 @@ async def test_a_chunk_may_begin_everything(mqtt: MqttBroker) -> None:
         await client.receive(ConnAck)
         await client.receive(Ping)
         await client.receive(Ping)
+
+
+@pytest.mark.fact("mqtt-connector M1", "mqtt-connector M7")
+@pytest.mark.parametrize("scheme", ["mqtt+ssl", "mqtt+nio+ssl", "auto+ssl"])
+async def test_mqtt_with_tls(mqtt_broker: StartMqtt, scheme: str, files: CertificateFiles) -> None:
+    async with mqtt_broker(f"?ssl.keyStore={files.issue()}", scheme) as mqtt:
+        context = ssl.create_default_context(cafile=files.trust)
+        stream = await anyio.connect_tcp(
+            "localhost", mqtt.port, ssl_context=context, tls_standard_compatible=False
+        )
+        client = MqttClient(stream)
+        async with stream:
+            assert (await client.connect("me")).code == 0
+            await client.subscribe("a", qos=2)
+            await client.publish("a", "x", 2)
+            assert texts(await client.messages(1)) == [("a", "x")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import anyio
 import pytest
 
 from pyjms.enums import DeliveryMode
@@ -20,6 +21,7 @@ from pyjms.wire.mqtt import (
     Unsubscribe,
 )
 from tests.kit.mqtt.client import MqttBroker, StartMqtt, texts
+from tests.kit.stomp.client import StompClient
 
 
 @pytest.mark.fact("mqtt-connector M80")
@@ -176,3 +178,33 @@ async def test_a_message_of_a_megabyte(mqtt: MqttBroker) -> None:
     payload = bytes(range(256)) * 4096
     await client.publish("a", payload, 2)
     assert (await client.receive(Publish)).payload == payload
+
+
+async def test_stomp_and_back(mqtt: MqttBroker) -> None:
+    connector = mqtt.broker.service.add_connector("stomp://127.0.0.1:0")
+    await connector.start()
+    port = int(connector.connect_uri.rpartition(":")[2])
+    stomp = StompClient(await anyio.connect_tcp("127.0.0.1", port))
+    async with stomp.stream:
+        await stomp.connect()
+        await stomp.subscribe("/topic/a.b")
+        client = await mqtt.client()
+        await client.subscribe("c/d", qos=2)
+        await client.publish("a/b", "Gr\u00fc\u00dfe", 1)
+        frame = await stomp.receive("MESSAGE")
+        assert (frame.headers["destination"], frame.body.decode()) == (
+            "/topic/a.b",
+            "Gr\u00fc\u00dfe",
+        )
+        assert frame.headers["ActiveMQ.MQTT.QoS"] == "1"
+        for persistent in ("true", "false"):
+            await stomp.done("SEND", {"destination": "/topic/c.d", "persistent": persistent}, "x")
+        assert [(m.payload, m.qos) for m in await client.messages(2)] == [(b"x", 1), (b"x", 0)]
+
+
+async def test_the_view_of_a_connection_names_client_and_protocol(mqtt: MqttBroker) -> None:
+    await mqtt.client("sensor-1")
+    pattern = "org.apache.activemq:type=Broker,connectionViewType=remoteAddress,*"
+    [view] = mqtt.broker.service.management.find(pattern)
+    assert view.get("ClientId") == "sensor-1"
+    assert str(view.get("RemoteAddress")).startswith("mqtt://")
