@@ -254,11 +254,18 @@ class KeptSessions:
         self._expirations[client_id] = _clock.now() + seconds
 
     def call_later(self, client_id: str, seconds: float, action: Callable[[], object]) -> None:
-        """Call a function in so many seconds, unless the client has its session again by then."""
+        """Call a function in so many seconds, unless the client has its session again by then.
+
+        It is called at once if too many wait.
+        """
+        self._cancel(client_id)
+        if len(self._delayed) >= _MOST_KEPT:
+            action()
+            return
 
         async def wait() -> None:
             await _clock.sleep(seconds)
-            del self._delayed[client_id]
+            self._delayed.pop(client_id, None)
             action()
 
         self._delayed[client_id] = spawn(wait, name=f"delayed will of {client_id[:100]}")
@@ -305,7 +312,9 @@ class KeptSessions:
             self._states[client_id] = state
         self._states.move_to_end(client_id)
         if len(self._states) > _MOST_KEPT:
-            self._states.popitem(last=False)[1].close()
+            oldest, forgotten = self._states.popitem(last=False)
+            forgotten.close()
+            self._expirations.pop(oldest, None)
         return state
 
     def drop(self, client_id: str) -> None:

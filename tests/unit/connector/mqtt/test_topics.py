@@ -70,5 +70,7 @@ def test_the_number_of_kept_sessions_is_limited() -> None:
     for number in range(1, 10_000):
         kept.keep(f"c{number}")
     assert kept.get("c0") is first
+    kept.expire_later("c0", 0.0)
     kept.keep("one more")
     assert kept.get("c0") is None
+    assert kept.take_expired() == []
