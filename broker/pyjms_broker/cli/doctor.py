@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from pyjms.cli.terminal import ExitCode, in_bytes, json_line, one_line_errors, safe_text, table
-from pyjms.runtime import clock as _clock
 
 if TYPE_CHECKING:
     from pyjms_broker.service import BrokerService
@@ -174,6 +173,8 @@ def _named_files(values: object) -> Iterator[str]:
 
 
 def _sync_times(directory: Path) -> list[float]:
+    from pyjms.runtime import clock as _clock
+
     times: list[float] = []
     block = bytes(4096)
     with tempfile.TemporaryFile(dir=directory, prefix="doctor-") as file:
@@ -366,6 +367,8 @@ _TOLERANCE: Final = 60.0
 
 
 def _clock_state(e: Examined) -> Iterator[Finding]:
+    from pyjms.runtime import clock as _clock
+
     now = _clock.time_ms() / 1000
     newest = max((each.stat().st_mtime for each in _segments(e)), default=0.0)
     if now < _EARLIEST or newest > now + _TOLERANCE:
