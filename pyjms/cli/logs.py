@@ -23,7 +23,7 @@ from logging.handlers import (
     TimedRotatingFileHandler,
     WatchedFileHandler,
 )
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.clock import stopwatch
@@ -67,11 +67,23 @@ class _ReportsFailures(logging.Handler):
 
     _next_report = 0.0
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        try:
+            return super().handle(record)
+        except OSError:  # of WatchedFileHandler, which would end the thread that writes the file
+            self.handleError(record)
+            return False
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         now = stopwatch()
         if now >= self._next_report and sys.stderr is not None:
             self._next_report = now + _QUIET
             print(f"The log cannot be written: {sys.exc_info()[1]}", file=sys.stderr)
+
+
+class _Text(TypedDict):
+    encoding: str
+    errors: str
 
 
 class _Watched(_ReportsFailures, WatchedFileHandler):
@@ -84,6 +96,10 @@ class _BySize(_ReportsFailures, RotatingFileHandler):
 
 class _Daily(_ReportsFailures, TimedRotatingFileHandler):
     pass
+
+
+_TEXT: Final[_Text] = {"encoding": "utf-8", "errors": "backslashreplace"}
+"""How files are written, as the standard error: half of a surrogate pair must not lose a line."""
 
 
 def _open(key: str, settings: LogFileSettings, worker: int | None) -> logging.Handler:
@@ -100,11 +116,11 @@ def _open(key: str, settings: LogFileSettings, worker: int | None) -> logging.Ha
         match settings.rotate:
             case "size":
                 size, keep = settings.maximum_size, settings.keep
-                return _BySize(path, maxBytes=size, backupCount=keep, encoding="utf-8")
+                return _BySize(path, maxBytes=size, backupCount=keep, **_TEXT)
             case "daily":
-                return _Daily(path, "midnight", backupCount=settings.keep, encoding="utf-8")
+                return _Daily(path, "midnight", backupCount=settings.keep, **_TEXT)
             case "never":
-                return _Watched(path, encoding="utf-8")
+                return _Watched(path, **_TEXT)
     except OSError as error:
         raise ConfigurationException(
             f"{key}: {path} cannot be written: {error.strerror}",
@@ -116,7 +132,7 @@ class _FileOutput(QueueHandler):
     """Formats records, and hands their text to the thread that writes a file."""
 
     def __init__(self, file: logging.Handler, formatter: logging.Formatter) -> None:
-        super().__init__(queue.Queue(_MOST_WAITING))
+        super().__init__(queue.Queue())  # `enqueue` limits it: the end of the thread always fits
         self.setFormatter(formatter)
         self._file = file
         self._left_out = 0
@@ -130,22 +146,22 @@ class _FileOutput(QueueHandler):
 
     def on_fork(self) -> None:
         """Write with a thread of the child process, which has not the parent's."""
-        self.queue = queue.Queue(_MOST_WAITING)
+        self.queue = queue.Queue()
         self._begin()
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         return logging.makeLogRecord({"msg": self.format(record)})
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        try:
-            if self._left_out:
-                text = f"{self._left_out} lines are left out: the file is written too slowly"
-                entry = {"name": __name__, "levelname": "WARNING", "msg": text}
-                self.queue.put_nowait(self.prepare(logging.makeLogRecord(entry)))
-                self._left_out = 0
-            self.queue.put_nowait(record)
-        except queue.Full:
+        if self.queue.qsize() >= _MOST_WAITING:
             self._left_out += 1
+            return
+        if self._left_out:
+            text = f"{self._left_out} lines are left out: the file is written too slowly"
+            entry = {"name": __name__, "levelname": "WARNING", "msg": text}
+            self.queue.put_nowait(self.prepare(logging.makeLogRecord(entry)))
+            self._left_out = 0
+        self.queue.put_nowait(record)
 
     def close(self) -> None:
         """Write what waits, and close the file. Blocks. Idempotent."""

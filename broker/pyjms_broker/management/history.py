@@ -74,6 +74,16 @@ _MOST_NEW: Final = 20
 
 _LONGEST_HEADER: Final = 32 << 20
 """Bytes: more than the longest names of destinations take."""
+_DAMAGES: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    RecursionError,
+    JMSException,
+    zlib.error,
+)
+"""What reading raises if the file has something else than was written."""
 _KINDS: Final[dict[str, type[Queue | Topic]]] = {"queue": Queue, "topic": Topic}
 
 
@@ -419,7 +429,7 @@ class History:
             found = await anyio.to_thread.run_sync(_read, self._file, self._most)
         except FileNotFoundError:
             return
-        except (OSError, EOFError, ValueError, TypeError, KeyError, JMSException, zlib.error) as e:
+        except (OSError, EOFError, *_DAMAGES) as e:
             reason = str(e) or type(e).__name__
             logger.warning(
                 "The history in %s begins anew, it is not readable: %s", self._file, reason
@@ -467,7 +477,8 @@ def _read(file: Path, most: int) -> _Contents:
                 kept[_KINDS[kind](name)] = series
         if packed.read(1):  # at the end, the sum of the contents is checked
             raise ValueError("it has more than its header says")
-        return broker, kept, [int(each) for each in header["last"]]
+        hour, day = header["last"]
+        return broker, kept, [int(hour), int(day)]
 
 
 def _fill(series: _Series, packed: gzip.GzipFile) -> None:

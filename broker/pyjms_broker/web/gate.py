@@ -28,7 +28,7 @@ from pyjms_broker.web.context import (
     logged_in,
 )
 from pyjms_broker.web.errors import WebError, response_to
-from pyjms_broker.web.proxies import TrustedProxies, path_prefix
+from pyjms_broker.web.proxies import SENT_HOST, TrustedProxies, path_prefix
 from pyjms_broker.web.user import NOBODY, Access, WebUser
 
 logger = get_logger(__name__)
@@ -213,27 +213,32 @@ def _check_host(request: HTTPConnection, context: WebContext) -> None:
     """Check that the host name is not one that a foreign page has given to this machine.
 
     Such a page would have the same origin as this site (DNS rebinding), and without users there is
-    no login to protect the site.
+    no login to protect the site. A browser on a trusted proxy's machine is believed as the proxy
+    is, and a page may write X-Forwarded-Host, but not Host: so both names are checked.
 
     Raises:
         WebError: the name in the URL is not this machine's.
     """
     if context.service.allow_anonymous_remote:
         return
-    name = _host(request)
-    name = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
+    shown = _host(request)
+    for host in (shown, request.scope.get(SENT_HOST, shown)):
+        name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
+        if not _is_this_machine(name, context):
+            raise WebError(
+                403,
+                f"The host {name[:100]!r} in the URL is not this machine's",
+                "write localhost, configure users, or name the host in web: allowed_hosts",
+            )
+
+
+def _is_this_machine(name: str, context: WebContext) -> bool:
     if name.lower() in ("localhost", *context.configuration.allowed_hosts):
-        return
+        return True
     try:
-        if ip_address(name).is_loopback:
-            return
+        return ip_address(name).is_loopback
     except ValueError:
-        pass  # a name, and not one of those above
-    raise WebError(
-        403,
-        f"The host {name[:100]!r} in the URL is not this machine's",
-        "write localhost, configure users, or name the host in web: allowed_hosts",
-    )
+        return False
 
 
 def check_origin(request: HTTPConnection, context: WebContext) -> None:

@@ -555,6 +555,14 @@ _HANDLERS: Final[dict[str, Callable[[Management, JolokiaRequest], Awaitable[obje
 }
 
 
+def _finite(text: str) -> float:
+    """Read a number that a response can repeat: JSON has neither NaN nor Infinity."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:_LISTED]} is not a number of JSON")
+    return number
+
+
 _PATH: Final = "/api/jolokia"
 _MAXIMUM_REQUESTS: Final = 1000
 """The maximum number of requests in one POST."""
@@ -576,7 +584,7 @@ def routes(context: WebContext) -> list[BaseRoute]:
         body = await request.body()
         options = dict(request.query_params)
         try:
-            content = json.loads(body)
+            content = json.loads(body, parse_float=_finite, parse_constant=_finite)
         except (ValueError, RecursionError):
             return _json_response(error_answer(InvalidArgumentException("Invalid JSON request")))
         if not isinstance(content, list):

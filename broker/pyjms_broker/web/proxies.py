@@ -27,6 +27,8 @@ _SCHEMES: Final = frozenset({"http", "https"})
 _MOST_ADDRESSES: Final = 20
 """Addresses of `X-Forwarded-For` that are looked at."""
 
+SENT_HOST: Final = "pyjms.sent_host"
+"""The key of a request's scope with the header Host that the peer has sent, before `apply`."""
 path_prefix: Final[ContextVar[str]] = ContextVar("path_prefix", default="")
 """The path of the site in the client's URLs, `/broker`, of the request that is being answered."""
 
@@ -66,6 +68,7 @@ class TrustedProxies:
         scheme = _first(headers, "x-forwarded-proto", _SCHEMES.__contains__)
         return {
             **scope,
+            SENT_HOST: headers.get("host", ""),
             "headers": seen.raw,
             "client": self._client(headers, peer),
             "scheme": scheme or scope["scheme"],

@@ -238,8 +238,13 @@ async def test_health_checks_send_an_origin_of_this_machine(
         b'{"type": "read", "mbean": 5}',
         b"\xff",
         b'{"type":"list","config":{"maxDepth":"x"}}',
+        b'{"type":"exec","mbean":"a:b=c","operation":"d","arguments":[NaN]}',
+        b'{"type":"exec","mbean":"a:b=c","operation":"d","arguments":[1e999]}',
     ],
-    ids=["empty", "open", "deep", "text", "number", "nested", "type", "name", "bytes", "option"],
+    ids=[
+        *("empty", "open", "deep", "text", "number", "nested", "type", "name", "bytes", "option"),
+        *("not a number", "infinite"),
+    ],
 )
 async def test_what_cannot_be_read_is_an_error(body: bytes) -> None:
     async with web_broker(broker_name="jolokia") as broker, broker.client() as client:

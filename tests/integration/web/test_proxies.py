@@ -128,6 +128,15 @@ async def test_a_broker_without_users_is_asked_by_an_allowed_name() -> None:
 
 
 @pytest.mark.fact("activemq-edges W35")
+async def test_a_page_that_names_this_machine_is_refused_although_it_says_it_is_a_proxy() -> None:
+    """A browser on the proxy's machine is believed as the proxy is; it can not change Host."""
+    page = {"Host": "evil.example.com", "X-Forwarded-Host": "localhost"}
+    async with web_broker(web=PROXY) as broker, broker.client(headers=page) as client:
+        answer = await client.get("/api/jolokia/version")
+    assert (answer.status_code, "'evil.example.com'" in answer.text) == (403, True)
+
+
+@pytest.mark.fact("activemq-edges W35")
 async def test_the_site_may_be_below_a_path() -> None:
     headers = {**OUTSIDE, "X-Forwarded-Prefix": "/broker"}
     async with (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +91,50 @@ def test_a_file_that_others_rename_is_opened_again(output: LogOutput, tmp_path: 
     logger.warning("two")
     output.close()
     assert path.read_text("utf-8").endswith("two\n")
+
+
+def test_a_file_that_cannot_be_opened_again_is_written_when_it_can(
+    output: LogOutput, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, moved = tmp_path / "log", tmp_path / "moved"
+    output.apply(in_file(folder / "shop.log", rotate="never"))
+    folder.rename(moved)
+    folder.write_text("in the way", "utf-8")
+    logger.warning("lost")
+    told = ""
+    while "The log cannot be written" not in told:
+        told += capsys.readouterr().err
+        time.sleep(0.001)
+    folder.unlink()
+    folder.mkdir()
+    logger.warning("found")
+    output.close()
+    assert (folder / "shop.log").read_text("utf-8").endswith("shop.orders: found\n")
+
+
+@pytest.mark.parametrize("rotate", ["size", "daily", "never"])
+def test_half_of_a_surrogate_pair_loses_no_line(
+    output: LogOutput, tmp_path: Path, rotate: str
+) -> None:
+    path = tmp_path / "shop.log"
+    write(output, "by eve\ud800", settings=in_file(path, rotate=rotate))
+    assert path.read_text("utf-8").endswith("by eve\\ud800\n")
+
+
+def test_a_file_with_many_lines_waiting_is_closed(output: LogOutput, tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    pipe = os.open(path, os.O_RDWR)
+    output.apply(in_file(path, rotate="never"))
+    for _ in range(10_500):  # more than may wait
+        logger.warning(LONG)
+    closing = threading.Thread(target=output.close)
+    closing.start()
+    found = b""
+    while found.count(b"\n") < 10_000:
+        found += os.read(pipe, 1 << 16)
+    closing.join()
+    os.close(pipe)
 
 
 def test_a_file_that_cannot_be_opened_is_refused(output: LogOutput, tmp_path: Path) -> None:
