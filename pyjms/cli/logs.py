@@ -132,7 +132,7 @@ class _FileOutput(QueueHandler):
     """Formats records, and hands their text to the thread that writes a file."""
 
     def __init__(self, file: logging.Handler, formatter: logging.Formatter) -> None:
-        super().__init__(queue.Queue())  # `enqueue` limits it: the end of the thread always fits
+        super().__init__(queue.Queue())
         self.setFormatter(formatter)
         self._file = file
         self._left_out = 0
@@ -141,27 +141,28 @@ class _FileOutput(QueueHandler):
         inherits(self)
 
     def _begin(self) -> None:
+        # `enqueue` limits it, so that the end of the thread always fits
+        self.queue = self._lines = queue.Queue[logging.LogRecord]()
         self._writer = QueueListener(self.queue, self._file)
         self._writer.start()
 
     def on_fork(self) -> None:
         """Write with a thread of the child process, which has not the parent's."""
-        self.queue = queue.Queue()
         self._begin()
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         return logging.makeLogRecord({"msg": self.format(record)})
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        if self.queue.qsize() >= _MOST_WAITING:
+        if self._lines.qsize() >= _MOST_WAITING:
             self._left_out += 1
             return
         if self._left_out:
             text = f"{self._left_out} lines are left out: the file is written too slowly"
             entry = {"name": __name__, "levelname": "WARNING", "msg": text}
-            self.queue.put_nowait(self.prepare(logging.makeLogRecord(entry)))
+            self._lines.put_nowait(self.prepare(logging.makeLogRecord(entry)))
             self._left_out = 0
-        self.queue.put_nowait(record)
+        self._lines.put_nowait(record)
 
     def close(self) -> None:
         """Write what waits, and close the file. Blocks. Idempotent."""

@@ -436,6 +436,15 @@ CHECKS: Final[Mapping[str, Callable[[Examined], Iterator[Finding]]]] = {
 """All checks by name, in the order in which they are told."""
 
 
+def _findings(name: str, examined: Examined) -> Iterator[Finding]:
+    """Make a check; that its files cannot be read must not hide what the others find."""
+    try:
+        yield from CHECKS[name](examined)
+    except OSError as error:
+        hint = "run it as the broker's user"
+        yield Finding(State.FAILED, f"{error.filename}: {error.strerror or error}", hint)
+
+
 def doctor(
     config: Annotated[Path | None, typer.Option(help="The configuration, broker.yaml.")] = None,
     data: Annotated[Path | None, typer.Option(help="Data directory, as for start.")] = None,
@@ -451,7 +460,7 @@ def doctor(
 
     with one_line_errors("broker doctor"):
         examined = Examined(make_service(Source(config=config), data))
-    findings = [(name, each) for name, check in CHECKS.items() for each in check(examined)]
+    findings = [(name, each) for name in CHECKS for each in _findings(name, examined)]
     if json:
         for name, each in findings:
             json_line({"check": name, **each._asdict()})

@@ -98,7 +98,7 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
     """Return the address in `10.0.0.1`, `10.0.0.1:80`, `::1` or `[::1]:80`; None: there is none."""
     text = text.strip()
     if text.startswith("["):
-        text = text[1 : text.find("]")]
+        text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
         text = text.partition(":")[0]
     try:

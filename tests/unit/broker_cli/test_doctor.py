@@ -96,6 +96,17 @@ def test_others_who_can_read_the_store(findings: Doctor, tmp_path: Path) -> None
     )
 
 
+def test_a_check_that_cannot_read_its_files_hides_no_others(
+    findings: Doctor, tmp_path: Path
+) -> None:
+    (tmp_path / "data" / "shop").mkdir(parents=True)
+    (tmp_path / "data" / "shop" / "KahaDB").write_text("in the way")
+    found = findings(exit_code=1)
+    (index,) = found["index"]
+    assert (index["state"], "shop/KahaDB: Not a directory" in index["text"]) == ("FAILED", True)
+    assert [*found][-1] == "clock"
+
+
 def test_files_of_users(findings: Doctor, configuration: Path, tmp_path: Path) -> None:
     add(configuration, USERS.format(folder=tmp_path))
     (tmp_path / "users.properties").write_text("admin=a\n")
