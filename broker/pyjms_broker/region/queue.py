@@ -1099,9 +1099,12 @@ class Queue(BaseDestination):
         They are those that `send` would accept at once, without a store: it ends before the first
         one that may have to wait, be refused, dropped, stored or reported.
         """
-        if self.disposed or self._unstored or self.watchers or self.reports_arrivals:
+        if self.disposed or self._unstored or self.watchers:
             return 0
-        free = self.memory.free
+        if self.reports_arrivals or self.reports_dispatched:  # to filters, which may raise
+            return 0
+        # memory must not become short: which messages wait in the store is decided for each
+        free = self.memory.free - self._minimum_size
         if free <= 0 or self.reader is not None or (self.needs_disk and self._is_temp_full()):
             return 0
         is_stored, now, size = self.store is not None, _clock.time_ms(), 0
@@ -1117,7 +1120,7 @@ class Queue(BaseDestination):
                 or 0 < message.expiration < now
                 or (is_stored and message.persistent)
                 or (message.priority not in _USUAL_PRIORITIES and self._tells_priorities)
-                or size >= free
+                or size + len(raw) >= free
                 # found as well by `send`, which also makes the audit
                 or (self._is_audited if audit is None else audit.is_duplicate(message_id))
             ):

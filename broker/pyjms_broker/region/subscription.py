@@ -1083,12 +1083,13 @@ class QueueSubscription(PrefetchSubscription):
                 del dispatched[last.identity]
                 count += 1
                 reference.destination.on_consumed(context, reference)
+                if self.prefetch_extension:  # now: waiting senders may have filled the window
+                    self.prefetch_extension -= 1
                 if stored is not COMPLETED:
                     stored.then(partial(self._unsettle_if_failed, reference))
         finally:
             if count:
                 self.dequeue_count += count
-                self._shrink(count)
                 self.window_freed()
         return stored
 

@@ -24,7 +24,9 @@ from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorComma
 from pyjms.wire.openwire.primitives import decode_text, encode_map
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.context import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
@@ -230,3 +232,34 @@ async def test_a_request_behind_a_run_is_answered_behind_its_messages(client: Ra
     response = await client.request(ConsumerInfo(own, destination=Q, prefetch_size=1))
     assert not isinstance(response, ExceptionResponse)
     assert await bodies(client, 5) == list("01234")
+
+
+class Refusal(BrokerFilter):
+    """Raises when it is told of the dispatch of one message."""
+
+    def message_dispatched(
+        self, context: ConnectionContext, reference: MessageReference, subscription: Subscription
+    ) -> None:
+        if decode_text(present(reference.message.content)) == "3":
+            raise PermissionError("not this one")
+
+
+class RefusalPlugin:
+    def install_plugin(self, broker: Broker) -> Broker:
+        return Refusal(broker)
+
+
+@pytest.mark.fact("activemq-broker C5")
+async def test_a_plugin_that_raises_for_one_message_of_a_run_does_not_stop_the_others() -> None:
+    advised = PolicyEntry(advisory_for_dispatched=True)
+    service = BrokerService(
+        "runs", persistent=False, plugins=[RefusalPlugin()], policies=PolicyMap([advised])
+    )
+    async with connected(service) as (broker, client):
+        producer = await known(client, Q)
+        await client.consumer(Q, prefetch_size=100)
+        for number in range(6):
+            client.send_command(text(client, producer, Q, str(number)))
+        assert await bodies(client, 7) == ["first", *"012345"]
+        await client.heard(ConnectionErrorCommand)
+        assert broker.queue_statistics("q").inflight == 7

@@ -30,6 +30,7 @@ Q = Queue("Q")
 NOBODY = ConsumerId("nobody", 1, 1)
 Change = Callable[[ActiveMQMessage], None]
 Send = Callable[[Client, list[ActiveMQMessage]], list[int]]
+Acknowledge = Callable[[Client, Subscription, deque[MessageAck]], list[int]]
 
 
 def messages(client: Client, *texts: str, **changes: Change) -> list[ActiveMQMessage]:
@@ -258,6 +259,23 @@ def test_a_run_of_a_removed_queue_goes_to_the_new_one(broker: Broker, client: Cl
     assert broker.texts(Q) == list("cde")
 
 
+@pytest.mark.fact("activemq-broker M8")
+def test_a_run_is_dispatched_as_far_as_memory_is_not_short(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
+    """The message that makes it short waits for an acknowledgement, and not those before it."""
+
+    def received(send: Send) -> list[str | None]:
+        broker = make_broker(PolicyEntry(memory_limit=10 * 1100), store=paged)
+        client = broker.client()
+        consumer = client.consume(Q)
+        singly(client, messages(client, "first"))
+        send(client, messages(client, *"abcdefgh"))
+        return client.received(consumer)
+
+    assert received(in_runs) == received(singly)
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_only_messages_that_need_no_store_are_accepted_together(
     make_broker: type[Broker], paged: PagedAdapter, persistent: bool
@@ -308,6 +326,27 @@ def test_acknowledgements_of_a_run_free_the_window_once(broker: Broker, client: 
     assert client.received(consumer) == list("abcdef")
     assert state(broker)[:5] == (7, 6, 3, 3, 4)
     assert (consumer.dequeue_count, consumer.in_flight) == (3, 3)
+
+
+def one_by_one(client: Client, _: Subscription, acks: deque[MessageAck]) -> list[int]:
+    for ack in acks:
+        client.acknowledge(ack)
+    return [1] * len(acks)
+
+
+def test_senders_that_a_run_admits_do_not_overfill_the_window(make_broker: type[Broker]) -> None:
+    def received(settle: Acknowledge) -> list[str | None]:
+        broker = make_broker(PolicyEntry(memory_limit=6 * 1024))
+        client = broker.client()
+        consumer = client.consume(Q, prefetch=4)
+        singly(client, messages(client, *"abcd"))
+        client.ack(consumer, first=0, count=4, kind=AckType.DELIVERED)
+        singly(client, messages(client, *"efghijkl"))
+        assert len(client.context.blocked_sends) == 6
+        settle(client, consumer, acks_of(client, consumer, *"abcd"))
+        return client.received(consumer)
+
+    assert received(acknowledge) == received(one_by_one)
 
 
 def test_a_bad_acknowledgement_in_a_run_stops_only_itself(broker: Broker, client: Client) -> None:
