@@ -15,6 +15,7 @@ import queue
 import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
+from io import TextIOWrapper
 from logging.handlers import (
     MemoryHandler,
     QueueHandler,
@@ -62,10 +63,31 @@ def log_levels(texts: Iterable[str]) -> dict[str, str]:
     return levels
 
 
-class _ReportsFailures(logging.Handler):
+_MODE: Final = 0o640
+"""Who may read and write a new file: it tells users and addresses."""
+
+
+def _create(path: str, flags: int) -> int:
+    return os.open(path, flags, _MODE)
+
+
+class _LogFile(logging.FileHandler):
     """Says on the standard error that a file cannot be written, once a minute."""
 
     _next_report = 0.0
+
+    def _open(self) -> TextIOWrapper:
+        opened = open(  # noqa: SIM115 - `close` closes it
+            self.baseFilename, "a", encoding="utf-8", errors=self.errors, opener=_create
+        )
+        assert isinstance(opened, TextIOWrapper)
+        return opened
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except OSError:  # the disk is full: what waits is lost, but other files are closed, too
+            self.handleError(logging.makeLogRecord({}))
 
     def handle(self, record: logging.LogRecord) -> bool:
         try:
@@ -86,15 +108,15 @@ class _Text(TypedDict):
     errors: str
 
 
-class _Watched(_ReportsFailures, WatchedFileHandler):
+class _Watched(_LogFile, WatchedFileHandler):
     pass
 
 
-class _BySize(_ReportsFailures, RotatingFileHandler):
+class _BySize(_LogFile, RotatingFileHandler):
     pass
 
 
-class _Daily(_ReportsFailures, TimedRotatingFileHandler):
+class _Daily(_LogFile, TimedRotatingFileHandler):
     pass
 
 

@@ -112,6 +112,24 @@ def test_a_file_that_cannot_be_opened_again_is_written_when_it_can(
     assert (folder / "shop.log").read_text("utf-8").endswith("shop.orders: found\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("rotate", ["size", "daily", "never"])
+def test_a_full_disk_holds_no_change_of_the_settings(
+    output: LogOutput, tmp_path: Path, rotate: str
+) -> None:
+    output.apply(in_file(Path("/dev/full"), rotate=rotate))
+    logger.warning("lost")
+    write(output, "kept", settings=in_file(tmp_path / "shop.log"))
+    assert (tmp_path / "shop.log").read_text("utf-8").endswith("kept\n")
+
+
+@pytest.mark.parametrize("rotate", ["size", "daily", "never"])
+def test_others_cannot_read_the_files(output: LogOutput, tmp_path: Path, rotate: str) -> None:
+    settings = in_file(tmp_path / "shop.log", rotate=rotate, maximum_size="1kb")
+    write(output, LONG, LONG, LONG, settings=settings)
+    assert {each.stat().st_mode & 0o007 for each in tmp_path.iterdir()} == {0}
+
+
 @pytest.mark.parametrize("rotate", ["size", "daily", "never"])
 def test_half_of_a_surrogate_pair_loses_no_line(
     output: LogOutput, tmp_path: Path, rotate: str
