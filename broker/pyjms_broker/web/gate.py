@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -296,7 +296,12 @@ def _is_script_on_this_machine(request: HTTPConnection, context: WebContext, ori
 
 
 def _with_headers(scope: Scope, given: Session | None, send: Send) -> Send:
-    """Wrap `send` to add the default headers, and the cookie of a new session."""
+    """Wrap `send` to add the default headers, and the cookie of a new session.
+
+    Redirects within the site get the path of the client's URL, and name no host, which only the
+    request has said.
+    """
+    own = f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}"
 
     async def send_completed(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -306,6 +311,10 @@ def _with_headers(scope: Scope, given: Session | None, send: Send) -> Send:
             session = scope[SESSION]
             if session is not given:
                 headers.append("set-cookie", _set_cookie(scope, session))
+            location = headers.get("location", "")
+            path = location.removeprefix(own)
+            if path != location and path.startswith("/") and not path.startswith("//"):
+                headers["location"] = f"{path_prefix.get()}{path}"
         await send(message)
 
     return send_completed

@@ -154,6 +154,8 @@ async def test_the_site_may_be_below_a_path() -> None:
         without = await client.get(
             "/admin/queues", headers={"Cookie": cookie, "X-Forwarded-Prefix": "//evil.com"}
         )
+        slash = await client.get("/admin/queues/", headers={"Cookie": cookie})
+    assert slash.headers["location"] == "/broker/admin/queues"
     assert first.headers["location"] == "/broker/admin/login?next=/"
     assert login.headers["location"] == "/broker/admin/login?next=/admin/queues"
     assert entered.headers["location"] == "/broker/admin/queues"
