@@ -25,6 +25,8 @@ from pyjms.wire.limits import LARGE_FRAME, UnfinishedFrame
 V3_1: Final = 3
 V3_1_1: Final = 4
 V5: Final = 5
+NAMES: Final = {V3_1: "MQTT 3.1", V3_1_1: "MQTT 3.1.1", V5: "MQTT 5.0"}
+"""How people call the levels of the protocol."""
 PROTOCOL_NAMES: Final = {V3_1: "MQIsdp", V3_1_1: "MQTT", V5: "MQTT"}
 """By level."""
 

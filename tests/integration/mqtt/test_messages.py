@@ -207,4 +207,5 @@ async def test_the_view_of_a_connection_names_client_and_protocol(mqtt: MqttBrok
     pattern = "org.apache.activemq:type=Broker,connectionViewType=remoteAddress,*"
     [view] = mqtt.broker.service.management.find(pattern)
     assert view.get("ClientId") == "sensor-1"
+    assert view.get("Protocol") == "MQTT 3.1.1"
     assert str(view.get("RemoteAddress")).startswith("mqtt://")

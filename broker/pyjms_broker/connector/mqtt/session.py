@@ -52,6 +52,7 @@ from pyjms.wire.mqtt import (
     BAD_CREDENTIALS,
     BAD_PAYLOAD,
     BAD_TOPIC,
+    NAMES,
     NOT_AUTHORIZED,
     PROTOCOL_ERROR,
     PUBREL,
@@ -353,6 +354,10 @@ class MqttSession(Transport[Command]):
                 logger.warning("%s: the will is refused: %s", address, error)
 
         host.connections.mqtt_sessions.call_later(self.client_id, delay, send)
+
+    @property
+    def protocol(self) -> str:
+        return NAMES.get(self._format.level or 0, "MQTT")
 
     @property
     def level(self) -> int | None:
