@@ -1083,6 +1083,9 @@ class ActiveMQMessageConsumer(api.MessageConsumer, ListenerTarget):
             and audit.is_duplicate(command.message_id)
             and not self._takes_duplicate(dispatch)
         ):
+            if self.info.prefetch_size == 0:  # it was the response to a pull: pull the next one
+                self.pulls.on_message()
+                self.wake_receivers()
             return
         if not self.session.is_started:
             self.session.warn_unstarted()

@@ -688,6 +688,26 @@ async def test_duplicates_are_poisoned_unless_a_transaction_has_the_first(
     assert consumer.buffered == 2
 
 
+@pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
+async def test_a_receive_pulls_again_if_the_broker_answers_with_a_duplicate(
+    open_peer: Any, mode: AcknowledgeMode
+) -> None:
+    peer = await open_peer()
+    consumer = await consumer_of(peer, mode, "q?consumer.prefetchSize=0")
+
+    async def answer(*dispatches: MessageDispatch) -> None:
+        for dispatch in dispatches:
+            await peer.settle()
+            peer.mock.deliver(dispatch)
+
+    first, second = peer.dispatch_of(consumer, "a"), peer.dispatch_of(consumer, "b")
+    for text, answers in (("a", [first]), ("b", [first, second])):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer, *answers)
+            assert (await consumer.receive(3600)).text == text
+    assert len(peer.sent(MessagePull)) == 3
+
+
 async def test_pull_says_how_long_it_waits(open_peer: Any) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer, AUTO, "q?consumer.prefetchSize=0")
