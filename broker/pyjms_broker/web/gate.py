@@ -265,6 +265,29 @@ def check_origin(request: HTTPConnection, context: WebContext) -> None:
     )
 
 
+def check_page_is_known(request: HTTPConnection) -> None:
+    """Check that a browser says from which page a GET comes that makes a change.
+
+    It says so, and `check_origin` has checked it, but for an URL of plain http to another machine
+    (no Sec-Fetch-Site) that a page opens without Referer: with a login of HTTP Basic that the
+    browser remembers, such a page of another site would act as the user. The cookie of a session
+    is not sent for it (SameSite).
+
+    Raises:
+        WebError: the request is a browser's and does not.
+    """
+    headers, session = request.headers, request.scope.get(SESSION)
+    if session is not None and session.logged_in and "authorization" not in headers:
+        return
+    is_browser = "accept-language" in headers and headers.get("user-agent", "")[:8] == "Mozilla/"
+    if is_browser and not any(name in headers for name in ("origin", "referer", "sec-fetch-site")):
+        raise WebError(
+            403,
+            "The browser does not say which page makes this change",
+            "use https, or send it by POST or from a program such as curl",
+        )
+
+
 _JOLOKIA: Final = "/api/jolokia"
 _NOT_OF_SCRIPTS: Final = ("sec-fetch-", "x-forwarded-", "x-real-ip", "forwarded", "via", "cookie")
 """Starts of headers that browsers and proxies add."""

@@ -35,7 +35,7 @@ from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import Operation, View, ViewKind
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.web.context import WebContext, client_address
-from pyjms_broker.web.gate import check_origin
+from pyjms_broker.web.gate import check_origin, check_page_is_known
 from pyjms_broker.web.user import Access
 
 logger = get_logger(__name__)
@@ -577,7 +577,14 @@ def routes(context: WebContext) -> list[BaseRoute]:
         check_origin(request, context)  # unlike usual, a GET may make changes
         path = str(request.scope["path"])[len(_PATH) :].strip("/")
         options = dict(request.query_params)
-        return _json_response(await _answer(context, request, lambda: from_path(path, options)))
+
+        def read() -> JolokiaRequest:
+            asked = from_path(path, options)
+            if asked.type in CHANGES:
+                check_page_is_known(request)
+            return asked
+
+        return _json_response(await _answer(context, request, read))
 
     async def post(request: Request) -> Response:
         """Handle the requests in the body."""

@@ -34,7 +34,7 @@ from pyjms.runtime.logging import get_logger
 from pyjms_broker.management.host import ManagedBroker
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
-from pyjms_broker.web.gate import check_origin
+from pyjms_broker.web.gate import check_origin, check_page_is_known
 from pyjms_broker.web.user import Access, WebUser
 
 logger = get_logger(__name__)
@@ -507,6 +507,7 @@ class _MessageRoutes:
         cookies does not leave a consumer with a prefetched message behind.
         """
         check_origin(request, self._context)  # a GET removes a message
+        check_page_is_known(request)
         if request.method == "HEAD":
             raise WebError(405, "HEAD would take a message", "send GET", {"Allow": "GET"})
         given = dict(request.query_params)

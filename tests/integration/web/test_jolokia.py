@@ -192,6 +192,34 @@ async def test_pages_of_other_sites_are_refused(header: dict[str, str]) -> None:
             assert (await client.get(f"/api/jolokia{path}")).json()["status"] == 200
 
 
+_BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)", "Accept-Language": "en-US"}
+
+
+@pytest.mark.fact("activemq-edges JX3a")
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, 403),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Referer": "SITE/admin/"}, 200),
+        ({"User-Agent": "curl/8.0"}, 200),
+    ],
+    ids=["a page without Referer", "typed", "a page of the site", "a program"],
+)
+async def test_a_browser_makes_no_change_by_get_without_its_page(
+    headers: dict[str, str], expected: int
+) -> None:
+    """An URL of plain http that a foreign page opens has neither Sec-Fetch-Site nor Origin."""
+    async with (
+        web_broker(simple(user("root", "admins")), broker_name="jolokia") as broker,
+        broker.client("root", headers=_BROWSER) as client,
+    ):
+        sent = {name: value.replace("SITE", broker.url) for name, value in headers.items()}
+        answer = await client.get(f"/api/jolokia/exec/{BROKER}/addQueue/x", headers=sent)
+        assert answer.status_code == expected
+        assert (await client.get("/api/jolokia/version", headers=sent)).status_code == 200
+
+
 _NEAR = {"Origin": "http://localhost"}
 
 

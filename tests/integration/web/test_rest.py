@@ -418,6 +418,20 @@ async def test_what_cannot_be_done_is_an_error_with_a_hint(method: str, path: st
     assert answer.json()["error"]
 
 
+async def test_a_browser_takes_no_message_without_its_page_but_with_a_session() -> None:
+    browser = {"User-Agent": "Mozilla/5.0 (X11)", "Accept-Language": "en-US"}
+    path = "/api/message/q?type=queue"
+    async with (
+        web_broker(simple(user("root", "admins"))) as broker,
+        broker.client("root") as program,
+        broker.client(headers=browser) as client,
+    ):
+        await program.post(path, data={"body": "x"})
+        assert (await client.get(path, auth=("root", "secret"))).status_code == 403
+        await client.post("/admin/login", data={"name": "root", "password": "secret"})
+        assert (await client.get(path)).text == "x"
+
+
 async def test_head_takes_no_message_and_other_sites_neither() -> None:
     async with web_broker() as broker, broker.client() as client:
         await client.post("/api/message/q?type=queue", data={"body": "x"})
