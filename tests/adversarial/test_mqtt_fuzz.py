@@ -10,7 +10,7 @@ SMALL, MANY, MILLION = 3000, 200_000, 1_000_000
 
 
 async def test_packets_over_sockets() -> None:
-    assert await socket_fuzz.run(SMALL)
+    assert await socket_fuzz.run(SMALL) < socket_fuzz.MEMORY
 
 
 @pytest.mark.nightly
@@ -20,7 +20,8 @@ def test_a_million_inputs_for_the_codec() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(7200)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_many_packets_over_sockets() -> None:
-    assert await socket_fuzz.run(MANY)
+    """About 70 s of CPU time, so it ends in 5 minutes on a machine that gives it a quarter."""
+    assert await socket_fuzz.run(MANY) < socket_fuzz.MEMORY

@@ -148,6 +148,11 @@ class CreatedDestinations:
         self._connections.pop(context, None)
 
 
+def _consumer_of(destination: Destination) -> str | None:
+    name = destination.physical_name
+    return name.split(".", 2)[1] if name.startswith("Consumer.") and destination.is_queue else None
+
+
 class DestinationTable:
     """Destinations by name, each with its entry point: the destination or its outermost filter."""
 
@@ -161,6 +166,8 @@ class DestinationTable:
         self._destinations: dict[Destination, BaseDestination] = {}
         self._entry_points: dict[Destination, BrokerDestination] = {}
         self._matches: PatternMap[tuple[BrokerDestination, ...]] = PatternMap()
+        self._of_consumers: dict[str, dict[Destination, None]] = {}
+        """Queues of virtual topics by the second element of `Consumer.A.VirtualTopic.Orders`."""
         self._patterns: set[Destination] = set()
         """Queues whose names are patterns. (activemq-broker V7)"""
         self._overlaps: dict[Destination, tuple[Destination, ...]] = {}
@@ -211,6 +218,9 @@ class DestinationTable:
             self.created.add(context, destination.destination)
         self._destinations[destination.destination] = destination
         self._entry_points[destination.destination] = entry_point
+        consumer = _consumer_of(destination.destination)
+        if consumer is not None:
+            self._of_consumers.setdefault(consumer, {})[destination.destination] = None
         if destination.destination.is_pattern:
             self._patterns.add(destination.destination)
             self._overlaps.clear()
@@ -228,6 +238,11 @@ class DestinationTable:
         if removed is not None:
             self.removed_statistics.add_counters(removed.statistics)
         self._entry_points.pop(destination, None)
+        consumer = _consumer_of(destination)
+        if consumer is not None and consumer in self._of_consumers:
+            self._of_consumers[consumer].pop(destination, None)
+            if not self._of_consumers[consumer]:
+                del self._of_consumers[consumer]
         if destination.is_pattern:
             self._patterns.discard(destination)
             self._overlaps.clear()
@@ -239,6 +254,10 @@ class DestinationTable:
     def all(self) -> dict[Destination, BaseDestination]:
         """Return a copy of the table."""
         return dict(self._destinations)
+
+    def of_consumer(self, name: str) -> tuple[Destination, ...]:
+        """Return the queues whose names begin with `Consumer.` and this element."""
+        return tuple(self._of_consumers.get(name, ()))
 
     def matching(self, pattern: Destination) -> tuple[BrokerDestination, ...]:
         """Return the entry points that a name, a pattern or a composite matches."""

@@ -690,6 +690,10 @@ class RegionBroker(InnermostBroker):
     def destinations(self) -> dict[Destination, BrokerDestination]:
         return dict(self._table.all())
 
+    def queues_of_consumer(self, name: str) -> tuple[Destination, ...]:
+        """Return the queues whose names begin with `Consumer.` and this element."""
+        return self._table.of_consumer(name)
+
     def destinations_matching(self, wanted: Destination) -> tuple[BrokerDestination, ...]:
         """Return the existing destinations that a name, pattern or composite matches. Cached."""
         return self._table.matching(wanted)

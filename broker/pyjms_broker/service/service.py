@@ -557,6 +557,7 @@ class BrokerService(BrokerConfiguration):
         context.is_broker = True
         for destination in self.destinations:
             broker.add_destination(context, destination)
+        self.connections.mqtt_sessions.start(self)
         vm_registry.register(self.broker_name, self)
         for connector in self.connectors:
             await connector.start()

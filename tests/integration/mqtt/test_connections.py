@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator
 
@@ -193,6 +194,18 @@ def test_wrong_options_are_refused(option: str) -> None:
     service = BrokerService("mqtt", persistent=False)
     with pytest.raises(ConfigurationException):
         service.add_connector(f"mqtt://127.0.0.1:0?{option}")
+
+
+@pytest.mark.fact("mqtt-connector M10")
+async def test_packets_are_not_traced(
+    mqtt_broker: StartMqtt, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with mqtt_broker("?transport.trace=true") as mqtt:
+        client = await mqtt.client()
+        await client.publish("a", "body of the message", 1)
+    assert "accepted without effect: trace" in caplog.text
+    assert "body of the message" not in caplog.text
 
 
 @pytest.mark.fact("mqtt-connector M6")

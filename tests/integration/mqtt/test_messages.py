@@ -79,6 +79,31 @@ async def test_what_an_mqtt_client_gets(mqtt: MqttBroker) -> None:
     assert found[3].payload == b""
 
 
+@pytest.mark.fact("mqtt-connector M121")
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_streams_and_objects_come_as_they_are_stored(
+    mqtt: MqttBroker, compressed: bool
+) -> None:
+    client = await mqtt.client()
+    await client.subscribe("a")
+    async with mqtt.jms(f"jms.useCompression={str(compressed).lower()}") as session:
+        producer = await session.create_producer(session.create_topic("a"))
+        stream = session.create_stream_message()
+        stream.write_object(True)
+        stream.write_object("x")
+        await producer.send(stream)
+        await producer.send(session.create_object_message(b"\xac\xed\0\5t\0\1x"))
+        await producer.send(session.create_text_message("y" * 1000))
+        await producer.send(session.create_message())
+    found = await client.messages(4)
+    assert [m.payload for m in found] == [
+        b"\1\1\x09\0\1x",
+        b"\xac\xed\0\5t\0\1x",
+        b"y" * 1000,
+        b"",
+    ]
+
+
 @pytest.mark.fact("mqtt-connector M66")
 async def test_the_order_is_kept_over_all_qos(mqtt: MqttBroker) -> None:
     client = await mqtt.client()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.wire.mqtt import Publish
+from pyjms.wire.mqtt import SUBACK, Filter, Publish, SubAck, Subscribe
 from tests.kit.mqtt.client import MqttBroker, texts
 
 
@@ -22,6 +22,16 @@ async def test_the_last_one_is_kept(mqtt: MqttBroker, qos: int) -> None:
     assert (message.payload, message.retain, message.qos) == (b"2", True, qos)
     await later.acknowledge(message)
     await later.nothing_comes()
+
+
+@pytest.mark.fact("mqtt-connector M72")
+async def test_it_may_come_before_suback(mqtt: MqttBroker) -> None:
+    client = await mqtt.client()
+    await client.publish("a", "x", retain=True)
+    await client.send(Subscribe(7, [Filter("a", 1)]))
+    found = {type(packet): packet for packet in (await client.next(), await client.next())}
+    assert found[SubAck] == SubAck(SUBACK, 7, [1])
+    assert found[Publish] == Publish("a", b"x", retain=True)
 
 
 @pytest.mark.fact("mqtt-connector M111")

@@ -57,6 +57,20 @@ async def test_messages_wait_for_an_absent_client(mqtt: MqttBroker, qos: int) ->
     await client.nothing_comes()
 
 
+@pytest.mark.fact("mqtt-connector M95")
+async def test_the_backlog_of_each_kind_is_in_order(mqtt: MqttBroker) -> None:
+    client = await kept(mqtt, present=False)
+    await client.subscribe("a", qos=1)
+    await client.disconnect()
+    sender = await mqtt.client()
+    for number in range(6):
+        await sender.publish("a", str(number), number % 2)
+    client = await kept(mqtt, present=True)
+    found = await client.messages(6)
+    for qos, expected in ((0, ["0", "2", "4"]), (1, ["1", "3", "5"])):
+        assert [m.payload.decode() for m in found if m.qos == qos] == expected
+
+
 @pytest.mark.fact("mqtt-connector M90")
 async def test_subscriptions_of_qos_0_and_clean_sessions_end(mqtt: MqttBroker) -> None:
     client = await kept(mqtt, present=False)

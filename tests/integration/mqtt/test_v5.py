@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,7 @@ from pyjms.wire.mqtt import (
     Unsubscribe,
     Will,
 )
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from tests.kit.brokers.access_matrix import DESTINATIONS, RIGHTS, USERS
 from tests.kit.mqtt.client import MqttBroker, MqttClient, StartMqtt, texts
 
@@ -73,9 +76,23 @@ async def test_what_the_broker_says_of_itself(mqtt_broker: StartMqtt) -> None:
             "receive_maximum": 10_000,
             "topic_alias_maximum": 100,
             "shared_subscription_available": False,
-            "maximum_packet_size": 1000,
+            "maximum_packet_size": 1003,
             "server_keep_alive": 5,
         }
+
+
+@pytest.mark.fact("mqtt-connector M140", "mqtt-connector M6")
+@pytest.mark.parametrize(("limit", "header"), [(127, 2), (128, 3), (16_383, 3), (16_384, 4)])
+async def test_the_largest_packet_counts_its_header(
+    mqtt_broker: StartMqtt, limit: int, header: int
+) -> None:
+    async with mqtt_broker(f"?wireFormat.maxFrameSize={limit}") as mqtt:
+        client, answer = await connected(mqtt)
+        assert answer.properties["maximum_packet_size"] == limit + header
+        await client.send(Publish("a", bytes(limit - 6), 1, packet_id=1))
+        assert await client.receive(Ack) == Ack(PUBACK, 1)
+        await client.send(Publish("a", bytes(limit - 5), 1, packet_id=2))
+        assert (await client.receive(Disconnect)).code == 0x95
 
 
 @pytest.mark.fact("mqtt-connector M143")
@@ -281,10 +298,10 @@ async def test_a_session_lives_as_long_as_it_says(mqtt: MqttBroker, clock: Virtu
     assert answer.session_present
     await client.disconnect()
     await clock.advance(101)
-    _, answer = await connected(mqtt, "me", clean=False)
-    assert not answer.session_present
     region = mqtt.broker.service.region_broker
     assert region.subscriptions.durable_subscriptions() == []
+    _, answer = await connected(mqtt, "me", clean=False)
+    assert not answer.session_present
 
 
 @pytest.mark.fact("mqtt-connector M141", "mqtt-connector M144")
@@ -359,3 +376,100 @@ async def test_a_will_may_wait(mqtt: MqttBroker, clock: VirtualClock, returns: b
     if not returns:
         assert texts(await watcher.messages(1)) == [("w", "gone")]
     await watcher.nothing_comes()
+
+
+@pytest.mark.fact("mqtt-connector M141")
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_a_clean_start_sends_the_will_that_waits(
+    mqtt: MqttBroker, clock: VirtualClock, is_lost: bool
+) -> None:
+    watcher = await mqtt.client()
+    await watcher.subscribe("w")
+    will = Will("w", b"gone", properties={"will_delay_interval": 10})
+    client = await v5(mqtt, "me", will=will, session_expiry_interval=100)
+    if is_lost:
+        await client.lose()
+        await clock.advance(1)
+        await watcher.nothing_comes()
+    await v5(mqtt, "me")  # otherwise it takes over
+    assert texts(await watcher.messages(1)) == [("w", "gone")]
+    await clock.advance(20)
+    await watcher.nothing_comes()
+
+
+@pytest.mark.fact("mqtt-connector M141", "mqtt-connector M144")
+async def test_sessions_have_all_after_a_restart(mqtt_broker: StartMqtt, tmp_path: Path) -> None:
+    for start in range(3):
+        store = KahaDBPersistenceAdapter(tmp_path)
+        async with mqtt_broker(persistent=True, persistence_adapter=store) as mqtt:
+            client, answer = await connected(
+                mqtt, "me", clean=False, session_expiry_interval=0xFFFFFFFF
+            )
+            assert answer.session_present == (start > 0)
+            sender = await mqtt.client()
+            if start == 0:
+                wanted = [Filter("a", 1, no_local=True, retain_as_published=True), Filter("b"),
+                          Filter("removed")]  # fmt: skip
+                assert await subscribe(client, *wanted, subscription_identifier=[5]) == [1, 0, 0]
+                await client.unsubscribe("removed")
+            else:
+                await client.publish("a", "own", 1)
+                await client.publish("removed")
+                await sender.publish("a", "x", 1, retain=True)
+                await sender.publish("b", "y")
+                found = await client.messages(2)
+                assert texts(found) == [("a", "x"), ("b", "y")]
+                assert [m.properties["subscription_identifier"] for m in found] == [[5], [5]]
+                assert found[0].retain
+                await client.acknowledge(found[0])
+                await client.nothing_comes()
+
+
+@pytest.mark.fact("mqtt-connector M141")
+@pytest.mark.parametrize("seconds", [50, 150])
+async def test_sessions_expire_over_a_restart(
+    mqtt_broker: StartMqtt, tmp_path: Path, clock: VirtualClock, seconds: int
+) -> None:
+    def start() -> AbstractAsyncContextManager[MqttBroker]:
+        store = KahaDBPersistenceAdapter(tmp_path)
+        return mqtt_broker(persistent=True, persistence_adapter=store)
+
+    def kept(mqtt: MqttBroker) -> list[str]:
+        found = mqtt.broker.service.region_broker.subscriptions.durable_subscriptions()
+        return sorted(each.key.client_id for each in found)
+
+    async with start() as mqtt:
+        for client_id in ("away", "there"):
+            client = await v5(mqtt, client_id, session_expiry_interval=100)
+            await client.subscribe("a", qos=1)
+            if client_id == "away":
+                await client.disconnect()
+        kept_for_ever = await mqtt.client("v3", clean=False)
+        await kept_for_ever.subscribe("a", qos=1)
+    await clock.advance(seconds)
+    async with start() as mqtt:  # the time of clients that were there begins at the start
+        await clock.advance(40)
+        left = ["away", "there", "v3"]
+        assert kept(mqtt) == (left if seconds < 60 else left[1:])
+        await clock.advance(20)
+        assert kept(mqtt) == left[1:]
+        await clock.advance(50)
+        assert kept(mqtt) == ["v3"]
+
+
+@pytest.mark.fact("mqtt-connector M141")
+async def test_a_session_that_returned_does_not_expire_over_a_restart(
+    mqtt_broker: StartMqtt, tmp_path: Path, clock: VirtualClock
+) -> None:
+    for start in range(3):
+        store = KahaDBPersistenceAdapter(tmp_path)
+        async with mqtt_broker(persistent=True, persistence_adapter=store) as mqtt:
+            expiry = 100 if start == 0 else 0xFFFFFFFF
+            client, answer = await connected(
+                mqtt, "me", clean=False, session_expiry_interval=expiry
+            )
+            assert answer.session_present == (start > 0)
+            if start == 0:
+                await client.subscribe("a")
+            await client.disconnect()
+            await clock.advance(start * 1000)

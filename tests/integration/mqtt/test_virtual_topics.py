@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from pyjms.jms.destination import Queue
-from pyjms.wire.mqtt import ConnAck, Publish
+from pyjms.testing.clock import VirtualClock
+from pyjms.wire.mqtt import ConnAck, Connect, Publish
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from tests.kit.mqtt.client import MqttBroker, StartMqtt, texts
 
 OPTION = "?transport.subscriptionStrategy=mqtt-virtual-topic-subscriptions"
@@ -87,3 +90,44 @@ async def test_retained_messages_reach_topics_and_queues(virtual: MqttBroker) ->
     await client.subscribe("a", qos=1)
     [message] = await client.messages(1)
     assert (message.payload, message.retain) == (b"x", True)
+
+
+@pytest.mark.fact("mqtt-connector M104")
+async def test_only_the_own_queues_are_deleted(virtual: MqttBroker) -> None:
+    for client_id in ("me", "me2", "m"):
+        client = await virtual.client(client_id, clean=False)
+        await client.subscribe("a/#", qos=2)
+        await client.disconnect()
+    client = await virtual.client("me")
+    await client.nothing_comes()
+    assert queues(virtual) == [
+        "Consumer.m:EXACTLY_ONCE.VirtualTopic.a.>",
+        "Consumer.me2:EXACTLY_ONCE.VirtualTopic.a.>",
+    ]
+
+
+@pytest.mark.fact("mqtt-connector M103")
+async def test_queues_are_found_after_a_restart(mqtt_broker: StartMqtt, tmp_path: Path) -> None:
+    for again in (False, True):
+        store = KahaDBPersistenceAdapter(tmp_path)
+        async with mqtt_broker(OPTION, persistent=True, persistence_adapter=store) as mqtt:
+            client = await mqtt.open()
+            assert await client.connect("me", clean=False) == ConnAck(0, again)
+            if not again:
+                await client.subscribe("a/b", qos=1)
+            await client.publish("a/b", "x", 1)
+            await client.acknowledge(await client.receive(Publish))
+
+
+@pytest.mark.fact("mqtt-connector M141")
+async def test_expired_sessions_lose_their_queues(virtual: MqttBroker) -> None:
+    async with VirtualClock() as clock:
+        client = await virtual.open(5)
+        await client.send(Connect("me", 5, True, 0, properties={"session_expiry_interval": 10}))
+        assert (await client.receive(ConnAck)).code == 0
+        await client.subscribe("a", qos=1)
+        await client.disconnect()
+        await clock.advance(9)
+        assert queues(virtual) == ["Consumer.me:AT_LEAST_ONCE.VirtualTopic.a"]
+        await clock.advance(2)
+        assert queues(virtual) == []

@@ -54,6 +54,7 @@ from pyjms.wire.mqtt import (
     Unsubscribe,
     check_filter,
     check_topic,
+    write_varint,
 )
 from pyjms.wire.openwire.commands import ConnectionInfo, ProducerInfo, SessionInfo
 from pyjms_broker.connector.mqtt.state import (
@@ -61,7 +62,7 @@ from pyjms_broker.connector.mqtt.state import (
     MOST_RECEIVED,
     State,
 )
-from pyjms_broker.connector.mqtt.topics import delete_kept, shared_filter, unusable
+from pyjms_broker.connector.mqtt.topics import shared_filter, unusable
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.mqtt.session import MqttSession, Subscription
@@ -113,9 +114,7 @@ def _on_connected(session: MqttSession, packet: Connect) -> None:
     session.will = packet.will
     _read_options(session, packet)
     sessions, host = session.host.connections.mqtt_sessions, session.host
-    sessions.restore(host.region_broker)
-    for client_id in sessions.take_expired():
-        delete_kept(host, client_id)
+    sessions.end_if_expired(session.client_id)
     is_present = not packet.clean and (
         sessions.get(session.client_id) is not None
         or any(session.strategy.kept(host, session.client_id))
@@ -134,6 +133,7 @@ def _on_connected(session: MqttSession, packet: Connect) -> None:
     if not session.is_kept:
         return
     session.state = sessions.keep(session.client_id)
+    session.state.keep_for(session.expiry)
     for packet_id, sent in session.state.sent.items():
         if sent.is_released:
             session.answer(PUBREL, packet_id)
@@ -161,8 +161,11 @@ def _limits(session: MqttSession, packet: Connect) -> Properties:
         "topic_alias_maximum": _MOST_ALIASES,
         "shared_subscription_available": session.strategy.shares,
     }
-    if session.options.max_frame_size < MAX_PACKET_SIZE:
-        found["maximum_packet_size"] = session.options.max_frame_size
+    limit = session.options.max_frame_size
+    if limit < MAX_PACKET_SIZE:  # the property counts the header, the option does not
+        header = bytearray(1)
+        write_varint(header, limit)
+        found["maximum_packet_size"] = len(header) + limit
     if not packet.client_id:
         found["assigned_client_identifier"] = session.client_id
     if not packet.keep_alive and session.options.default_keep_alive >= 1:

@@ -1,4 +1,4 @@
-"""Records of packet ids of QoS 2, so that a message is delivered once although the broker crashes.
+"""Records of kept sessions: packet ids of QoS 2, subscriptions of 5.0, and how long they are kept.
 
 A record is a message in the internal queue `PyJMS.Mqtt.Marks`. Only sessions that are kept, on a
 broker whose store is persistent, have records:
@@ -8,20 +8,22 @@ broker whose store is persistent, have records:
     done         after PUBREL, before PUBCOMP         it is stored
     sent         before the message is sent           PUBREC
     released     after PUBREC, before PUBREL          PUBCOMP
+    filter       for 5.0, before SUBACK               UNSUBSCRIBE
+    session      after CONNECT, and at the end        the session has expired
 
-A removal may be lost in a crash, a record may not. So of several records of one packet id the last
+A removal may be lost in a crash, a record may not. So of several records of one thing the last
 counts, and the earlier ones are removed before it is.
 
 Without the first, a client that repeats a message across a crash would deliver it twice; without
-the others the broker would send the client a message that it has already, under another id.
-(mqtt-connector M62, M86)
+those of sent messages the broker would send the client a message that it has already, under another
+id. (mqtt-connector M62, M86, M141, M144)
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from pyjms.jms.destination import Queue as QueueDestination
 from pyjms.runtime.ids import IdGenerator
@@ -43,6 +45,8 @@ RECEIVED: Final = "received"
 DONE: Final = "done"
 SENT: Final = "sent"
 RELEASED: Final = "released"
+FILTER: Final = "filter"
+SESSION: Final = "session"
 
 
 class Mark(NamedTuple):
@@ -51,10 +55,21 @@ class Mark(NamedTuple):
     client_id: str
     kind: str
     packet_id: int
+    """0 for `FILTER` and `SESSION`."""
     key: str = ""
-    """For `SENT` and `RELEASED`: the subscription."""
+    """For `SENT` and `RELEASED`: the subscription; for `FILTER` its text."""
     message: str = ""
-    """For these: the message id."""
+    """For the former: the message id; for `FILTER` and `SESSION`: their values."""
+
+    @property
+    def place(self) -> Place:
+        """What it is about: of several records of one place, the last counts."""
+        text = self.key if self.kind == FILTER else ""
+        return _KINDS.get(self.kind, self.kind), self.packet_id, text
+
+
+Place: TypeAlias = tuple[str, int, str]
+_KINDS: Final = {DONE: RECEIVED, RELEASED: SENT}
 
 
 class Stored(NamedTuple):

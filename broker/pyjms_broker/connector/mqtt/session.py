@@ -99,7 +99,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.connector.bodies import LATEST_BODY
 from pyjms_broker.connector.mqtt.handlers import HANDLERS
@@ -331,7 +331,7 @@ class MqttSession(Transport[Command]):
             self._send_will(will)
         self.state.end_connection({message.message_id for message in refused})
         self._held.clear()
-        if self.is_kept and self.expiry != NEVER_EXPIRES:
+        if self.is_kept:
             self.host.connections.mqtt_sessions.expire_later(self.client_id, self.expiry)
 
     def _send_will(self, will: Will) -> None:
@@ -667,31 +667,43 @@ class MqttSession(Transport[Command]):
             wanted.no_local,
         ):
             former.options, former.identifiers = wanted, identifiers
-            self._keep_filter(former)
+            stored = self._keep_filter(former)
             recover = self.host.region_broker.subscriptions.get(former.consumer_id)
             if recover is not None and retroactive:
                 recover.recover_kept()
-            if done is not None:
-                done()
+            self._call_when_stored(stored, done)
             return
         if former is not None:
             self.unsubscribe(former)
         subscription = Subscription(wanted, identifiers, self._consumer_info(wanted, retroactive))
         self.subscriptions[wanted.text] = subscription
         self.consumers[subscription.consumer_id] = subscription
-        self._keep_filter(subscription)
+        stored = self._keep_filter(subscription)
 
         def on_refusal(code: int, text: str) -> None:
             self._forget(subscription)
             if failed is not None:
                 failed(code, text)
 
-        self.request(subscription.info, done, on_refusal)
+        added = partial(self._call_when_stored, stored, done)
+        self.request(subscription.info, added, on_refusal)
 
-    def _keep_filter(self, subscription: Subscription) -> None:
-        if self.is_kept and self.is_v5:
-            kept = subscription.options, subscription.identifiers
-            self.state.filters[subscription.text] = kept
+    def _keep_filter(self, subscription: Subscription) -> Completion:
+        if not self.is_kept or not self.is_v5:
+            return COMPLETED
+        return self.state.keep_filter(subscription.options, subscription.identifiers)
+
+    def _call_when_stored(self, stored: Completion, done: Done | None) -> None:
+        def call(stored: Completion) -> None:
+            try:
+                if stored.error is not None:
+                    self.fail(UNSPECIFIED, f"a subscription cannot be stored: {stored.error}")
+                elif done is not None:
+                    done()
+            except ConnectionFailedException as error:
+                logger.debug("An MQTT client has disconnected: %s", error)
+
+        stored.then(call)
 
     def _consumer_info(self, wanted: Filter, retroactive: bool) -> ConsumerInfo:
         place = self.strategy.place(self.client_id, wanted.text, wanted.qos, kept=self.is_kept)
@@ -728,7 +740,7 @@ class MqttSession(Transport[Command]):
         self.consumers.pop(subscription.consumer_id, None)
         if self.subscriptions.get(subscription.text) is subscription:
             del self.subscriptions[subscription.text]
-            self.state.filters.pop(subscription.text, None)
+            self.state.forget_filter(subscription.text)
 
     # to the client
     def to_client(self, packet: Packet) -> None:

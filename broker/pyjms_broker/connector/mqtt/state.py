@@ -6,30 +6,51 @@
 
 A session that is kept has its ids when the client connects again, so that a message that was sent
 twice in either direction keeps its id, and one of QoS 2 is delivered once. Those of QoS 2 are also
-recorded in the store: see `marks`. (mqtt-connector M62, M82, M85, M86)
+recorded in the store, as are the subscriptions of 5.0 and the session's expiry: see `marks`.
+(mqtt-connector M62, M82, M85, M86, M141, M144)
 """
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.mqtt import Filter
 from pyjms.wire.openwire.commands import ConsumerId, MessageId
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.connector.mqtt.marks import DONE, RECEIVED, RELEASED, SENT, Mark, Marks, Stored
+from pyjms_broker.connector.mqtt.marks import (
+    DONE,
+    FILTER,
+    MARKS,
+    RECEIVED,
+    RELEASED,
+    SENT,
+    SESSION,
+    Mark,
+    Marks,
+    Place,
+    Stored,
+)
+from pyjms_broker.connector.mqtt.topics import delete_kept
 
 if TYPE_CHECKING:
     from pyjms_broker.api.transaction import Transaction
-    from pyjms_broker.region.region_broker import RegionBroker
+    from pyjms_broker.connector.base import BrokerHost
+
+logger = get_logger(__name__)
 
 _MOST_KEPT: Final = 10_000
-"""The maximum number of sessions of absent clients whose ids are kept."""
+"""The maximum number of kept sessions whose ids, options and expiry are remembered."""
+_INTERVAL: Final = 1.0
+"""Seconds between two looks for expired sessions, at least."""
 _HIGHEST_ID: Final = 65535
 MOST_RECEIVED: Final = 10_000
 """The maximum number of ids of a client for which it has not sent PUBREL."""
@@ -91,8 +112,9 @@ class SessionState:
         self._client_id = client_id
         self._is_kept = is_kept
         self._marks = marks
-        self._marked: dict[tuple[bool, int], Stored] = {}
-        """By whether it is about a received message, and the packet id."""
+        self._marked: dict[Place, Stored] = {}
+        self._term = ""
+        """The recorded expiry, and when the connection has ended (ms; 0: it has not)."""
         self._last = 0
         self._by_message: dict[tuple[str, str], int] = {}
 
@@ -137,7 +159,7 @@ class SessionState:
         if self._marks is None:
             return COMPLETED
         mark = Mark(self._client_id, kind, packet_id, sent.key, str(sent.message_id))
-        return self._replace_mark((False, packet_id), self._marks, mark)
+        return self._replace_mark(self._marks, mark)
 
     def remove(self, packet_id: int) -> None:
         """Forget a message that is finally acknowledged."""
@@ -146,7 +168,7 @@ class SessionState:
             key = sent.key, str(sent.message_id)
             if self._by_message.get(key) == packet_id:
                 del self._by_message[key]
-        self._unmark((False, packet_id))
+        self._unmark((SENT, packet_id, ""))
 
     def remove_of(self, key: str) -> None:
         """Forget the messages of a subscription that was removed, unless they are released."""
@@ -158,7 +180,7 @@ class SessionState:
         """Record the id of a message in its transaction."""
         if self._marks is not None:
             mark = Mark(self._client_id, RECEIVED, packet_id)
-            self._replace_mark((True, packet_id), self._marks, mark, transaction)
+            self._replace_mark(self._marks, mark, transaction)
 
     def release_received(self, packet_id: int) -> Completion:
         """Forget the id of a message after PUBREL; send PUBCOMP when the result is completed.
@@ -166,7 +188,7 @@ class SessionState:
         Otherwise the client could use the id again, and lose a message in a crash.
         """
         self.received.pop(packet_id, None)
-        former = self._marked.pop((True, packet_id), None)
+        former = self._marked.pop((RECEIVED, packet_id, ""), None)
         marks = self._marks
         if former is None or marks is None:
             return COMPLETED
@@ -181,34 +203,67 @@ class SessionState:
 
     def refuse_received(self, packet_id: int) -> None:
         """Forget the id of a message that was not stored."""
-        self._marked.pop((True, packet_id), None)
+        self._marked.pop((RECEIVED, packet_id, ""), None)
         self.received.pop(packet_id, None)
+
+    # what the store's subscriptions do not have
+    def keep_filter(self, wanted: Filter, identifiers: list[int]) -> Completion:
+        """Record a subscription; answer it when the result is completed."""
+        mark = Mark(self._client_id, FILTER, 0, wanted.text, _written(wanted, identifiers))
+        if self.filters.get(wanted.text) == (wanted, identifiers):
+            stored = self._marked.get(mark.place)
+            return COMPLETED if stored is None else stored.stored
+        self.filters[wanted.text] = wanted, identifiers
+        return COMPLETED if self._marks is None else self._replace_mark(self._marks, mark)
+
+    def forget_filter(self, text: str) -> None:
+        """Forget a subscription that was removed."""
+        if self.filters.pop(text, None) is not None:
+            self._unmark((FILTER, 0, text))
+
+    def keep_for(self, seconds: int, ended: int = 0) -> None:
+        """Record for how long the session is kept after `ended` (ms); 0: the client is there."""
+        term = f"{seconds} {ended}"
+        if self._marks is not None and term != self._term:
+            self._term = term
+            self._replace_mark(self._marks, Mark(self._client_id, SESSION, 0, message=term))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time until the session of a former broker expires; None: it does not.
+
+        For a client that was there when the broker stopped, it begins now.
+        """
+        seconds, ended = map(int, (self._term or f"{NEVER_EXPIRES} 0").split())
+        if seconds == NEVER_EXPIRES:
+            return None
+        return max(0.0, seconds - ((_clock.time_ms() - ended) / 1000 if ended else 0))
 
     # records
     def _replace_mark(
-        self,
-        place: tuple[bool, int],
-        marks: Marks,
-        mark: Mark,
-        transaction: Transaction | None = None,
+        self, marks: Marks, mark: Mark, transaction: Transaction | None = None
     ) -> Completion:
-        former = self._marked.get(place)
-        stored = self._marked[place] = marks.write(mark, transaction)
+        former = self._marked.get(mark.place)
+        stored = self._marked[mark.place] = marks.write(mark, transaction)
         if former is not None:
             stored.stored.then(lambda _: marks.remove(former))
         return stored.stored
 
-    def _unmark(self, place: tuple[bool, int]) -> None:
+    def _unmark(self, place: Place) -> None:
         mark = self._marked.pop(place, None)
         if mark is not None and self._marks is not None:
             self._marks.remove(mark)
 
     def restore(self, mark: Mark, message_id: MessageId) -> None:
-        """Take over a record of a former broker, which replaces an earlier one of its packet id."""
-        place = mark.kind in {RECEIVED, DONE}, mark.packet_id
+        """Take over a record of a former broker, which replaces an earlier one of its place."""
+        place = mark.place
         self._unmark(place)
         self._marked[place] = Stored(message_id, COMPLETED)
-        if mark.kind == RECEIVED:
+        if mark.kind == SESSION:
+            self._term = mark.message
+        elif mark.kind == FILTER:
+            self.filters[mark.key] = _read(mark)
+        elif mark.kind == RECEIVED:
             self.received[mark.packet_id] = None
         elif mark.kind == DONE:
             self.received.pop(mark.packet_id, None)
@@ -237,26 +292,106 @@ class SessionState:
             self._unmark(place)
 
 
+def _written(wanted: Filter, identifiers: list[int]) -> str:
+    options = wanted.qos, wanted.no_local, wanted.retain_as_published, wanted.retain_handling
+    return json.dumps([*options, *identifiers])
+
+
+def _read(mark: Mark) -> tuple[Filter, list[int]]:
+    qos, no_local, as_published, handling, *identifiers = json.loads(mark.message)
+    return Filter(mark.key, qos, no_local, as_published, handling), identifiers
+
+
 class KeptSessions:
     """The states of the sessions that one broker keeps, by client id."""
 
     def __init__(self) -> None:
         self._states: OrderedDict[str, SessionState] = OrderedDict()
+        self._host: BrokerHost | None = None
         self._marks: Marks | None = None
-        self._is_restored = False
         self._expirations: dict[str, float] = {}
         """When the sessions of absent clients expire, by client id."""
-        self._delayed: dict[str, BackgroundTask] = {}
+        self._timer: BackgroundTask | None = None
+        self._wakes_at = 0.0
+        """When the timer looks for expired sessions."""
+        self._delayed: dict[str, tuple[BackgroundTask, Callable[[], object]]] = {}
         """The wills of absent clients that are sent later, by client id."""
 
-    def expire_later(self, client_id: str, seconds: float) -> None:
+    # the broker
+    def start(self, host: BrokerHost) -> None:
+        """Read the records of a former broker, and end its sessions when they expire."""
+        self._host, region = host, host.region_broker
+        self._states.clear()
+        self._expirations.clear()
+        self._marks = None if region.store_capabilities.is_volatile else Marks(region)
+        if self._marks is None:
+            return
+        for mark, message_id in self._marks.read():
+            try:
+                self.keep(mark.client_id).restore(mark, message_id)
+            except Exception:  # no stored data may prevent a start
+                logger.exception("%s of %s is no record", message_id, MARKS)
+        for client_id, state in self._states.items():
+            left = state.seconds_left
+            if left is not None:
+                self._expire_in(client_id, left)
+
+    async def close(self) -> None:
+        """Send no more wills and end no more sessions, as the broker stops."""
+        delayed, self._delayed = [task for task, _ in self._delayed.values()], {}
+        timer, self._timer = self._timer, None
+        await end_tasks(timer, *delayed)
+
+    # the end of sessions
+    def expire_later(self, client_id: str, seconds: int) -> None:
         """Keep the session of a client that has left for so many seconds."""
-        self._expirations[client_id] = _clock.now() + seconds
+        never, state = seconds == NEVER_EXPIRES, self._states.get(client_id)
+        if state is None:  # one too many
+            return
+        try:
+            state.keep_for(seconds, 0 if never else _clock.time_ms())
+        except JMSException as error:
+            logger.warning("The expiry of the session of %s: %s", client_id[:100], error)
+        if not never:
+            self._expire_in(client_id, seconds)
 
+    def _expire_in(self, client_id: str, seconds: float) -> None:
+        when = self._expirations[client_id] = _clock.now() + seconds
+        if self._host is None:
+            return
+        if self._timer is None or max(when, _clock.now() + _INTERVAL) < self._wakes_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._wakes_at = max(when, _clock.now() + _INTERVAL)
+            self._timer = spawn(self._end_expired, name="expiry of MQTT sessions")
+
+    async def _end_expired(self) -> None:
+        while self._expirations:
+            earliest = min(self._expirations.values())
+            self._wakes_at = max(earliest, _clock.now() + _INTERVAL)
+            await _clock.sleep(self._wakes_at - _clock.now())
+            for client_id in self.expired():
+                self.end_if_expired(client_id)
+        self._timer = None
+
+    def expired(self) -> list[str]:
+        """Return the clients whose sessions have expired and are not ended yet."""
+        now = _clock.now()
+        return [each for each, when in self._expirations.items() if when <= now]
+
+    def end_if_expired(self, client_id: str) -> None:
+        """Delete the session of an absent client if it has expired."""
+        when = self._expirations.get(client_id)
+        if self._host is None or when is None or when > _clock.now():
+            return
+        self.drop(client_id)
+        delete_kept(self._host, client_id)
+
+    # wills
     def call_later(self, client_id: str, seconds: float, action: Callable[[], object]) -> None:
-        """Call a function in so many seconds, unless the client has its session again by then.
+        """Call a function in so many seconds, or when the session ends before.
 
-        It is called at once if too many wait.
+        It is not called if the client resumes its session by then, and at once if too many wait.
         """
         self._cancel(client_id)
         if len(self._delayed) >= _MOST_KEPT:
@@ -268,36 +403,16 @@ class KeptSessions:
             self._delayed.pop(client_id, None)
             action()
 
-        self._delayed[client_id] = spawn(wait, name=f"delayed will of {client_id[:100]}")
+        task = spawn(wait, name=f"delayed will of {client_id[:100]}")
+        self._delayed[client_id] = task, action
 
-    def _cancel(self, client_id: str) -> None:
-        delayed = self._delayed.pop(client_id, None)
-        if delayed is not None:
-            delayed.cancel()
+    def _cancel(self, client_id: str) -> Callable[[], object] | None:
+        task, action = self._delayed.pop(client_id, (None, None))
+        if task is not None:
+            task.cancel()
+        return action
 
-    async def close(self) -> None:
-        """Send no more wills, as the broker stops."""
-        delayed, self._delayed = list(self._delayed.values()), {}
-        await end_tasks(*delayed)
-
-    def take_expired(self) -> list[str]:
-        """Return the clients whose sessions have expired since the last call."""
-        now = _clock.now()
-        expired = [each for each, when in self._expirations.items() if when <= now]
-        for client_id in expired:
-            del self._expirations[client_id]
-            self._states.pop(client_id, SessionState()).close()
-        return expired
-
-    def restore(self, region: RegionBroker) -> None:
-        """Read the records of a former broker, unless that was done."""
-        if self._is_restored or region.store_capabilities.is_volatile:
-            return
-        self._is_restored = True
-        self._marks = Marks(region)
-        for mark, message_id in self._marks.read():
-            self.keep(mark.client_id).restore(mark, message_id)
-
+    # sessions
     def get(self, client_id: str) -> SessionState | None:
         """Return the state of a session that is kept."""
         return self._states.get(client_id)
@@ -318,9 +433,11 @@ class KeptSessions:
         return state
 
     def drop(self, client_id: str) -> None:
-        """Forget a session, if it was kept."""
+        """Forget a session, if it was kept, and send its will if that waits."""
         self._expirations.pop(client_id, None)
-        self._cancel(client_id)
+        send_will = self._cancel(client_id)
+        if send_will is not None:
+            send_will()
         state = self._states.pop(client_id, None)
         if state is not None:
             state.close()

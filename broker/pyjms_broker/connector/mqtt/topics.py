@@ -16,12 +16,16 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyjms.errors import JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Queue, Topic
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.mqtt import check_filter
 from pyjms.wire.openwire.commands import RemoveSubscriptionInfo
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.base import BrokerHost
+
+logger = get_logger(__name__)
 
 _EXCHANGED: Final = str.maketrans("/.+*#>", "./*+>#")
 _UNUSABLE: Final = (",", "?")
@@ -135,12 +139,11 @@ class VirtualTopicSubscriptions(DefaultSubscriptions):
     def kept(self, host: BrokerHost, client_id: str) -> Iterator[KeptFilter]:
         yield from super().kept(host, client_id)
         prefix = _queue_prefix(client_id)
-        for destination in host.region_broker.destinations():
-            if destination.is_queue and destination.physical_name.startswith(prefix):
-                rest = destination.physical_name.removeprefix(prefix)
-                qos, _, name = rest.partition(f".{_VIRTUAL}")
-                if qos in _QOS and name:
-                    yield KeptFilter(exchanged(name), _QOS[qos])
+        for qos in _QOS:
+            start = f"{prefix}{qos}.{_VIRTUAL}"
+            for queue in host.region_broker.queues_of_consumer(start.split(".")[1]):
+                if queue.physical_name.startswith(start) and queue.physical_name != start:
+                    yield KeptFilter(exchanged(queue.physical_name[len(start) :]), _QOS[qos])
 
 
 def _queue_prefix(client_id: str) -> str:
@@ -154,11 +157,15 @@ def delete_kept(host: BrokerHost, client_id: str) -> None:
     for strategy in STRATEGIES.values():
         for kept in list(strategy.kept(host, client_id)):
             place = strategy.place(client_id, kept.text, kept.qos, kept=True)
-            if place.subscription_name is None:
-                region.root.remove_destination(region.context, place.destination, 0.0)
-            else:
-                info = RemoveSubscriptionInfo(None, place.subscription_name, client_id)
-                region.subscriptions.unsubscribe(region.context, info)
+            try:
+                if place.subscription_name is None:
+                    region.root.remove_destination(region.context, place.destination, 0.0)
+                else:
+                    info = RemoveSubscriptionInfo(None, place.subscription_name, client_id)
+                    region.subscriptions.unsubscribe(region.context, info)
+            except JMSException as error:  # such as a queue that another client uses
+                name = f"{client_id[:100]} to {kept.text[:200]}"
+                logger.warning("The expired subscription of %s is kept: %s", name, error)
 
 
 STRATEGIES: Final = {

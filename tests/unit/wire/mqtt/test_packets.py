@@ -214,7 +214,7 @@ BAD = [name for name, *_ in MALFORMED]
 
 @pytest.mark.fact(
     "mqtt-connector M21", "mqtt-connector M25", "mqtt-connector M26", "mqtt-connector M63",
-    "mqtt-connector M70", "mqtt-connector M130",
+    "mqtt-connector M70", "mqtt-connector M130", "mqtt-connector M132",
 )  # fmt: skip
 @pytest.mark.parametrize(("level", "data", "code", "text"), [m[1:] for m in MALFORMED], ids=BAD)
 def test_a_malformed_packet_is_the_last(level: int | None, data: bytes, code: int,
