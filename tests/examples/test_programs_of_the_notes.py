@@ -19,7 +19,9 @@ from tests.kit.processes.forked_python import ForkedPython
 from tests.kit.processes.user_programs import Running
 
 TUTORIAL = ROOT / "examples" / "tutorial"
-ROW = re.compile(r'<th scope="row"><a [^>]*>([^<]+)</a>[^\n]*</th>\s*((?:<td>\d+</td>)+)')
+ROW = re.compile(
+    r'<th scope="row"><a [^>]*>([^<]+)</a>[^\n]*</th>\s*((?:<td class="n">[^<]*</td>)+)'
+)
 
 
 @dataclass
@@ -33,7 +35,7 @@ class Site:
         """Return pending, consumers, enqueued, dequeued of each queue, as the console shows them."""
         text = self.console.get(page).text
         return {
-            name: [int(number) for number in re.findall(r"\d+", cells)]
+            name: [int(number) for number in re.findall(r">(\d+)<", cells)[:4]]
             for name, cells in ROW.findall(text)
         }
 

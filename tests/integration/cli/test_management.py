@@ -225,4 +225,4 @@ def test_other_urls_are_refused(url: str, code: int, sentence: str) -> None:
 def test_a_server_that_is_not_jolokia(managed: ManagedBroker) -> None:
     said = pyjms("broker", "list", "--url", f"{managed.url}/elsewhere")
     assert said.exit_code == 1
-    assert "/elsewhere responded with HTTP status 404: " in said.stderr
+    assert "/elsewhere/api/jolokia responded with HTTP status 404: " in said.stderr

@@ -17,6 +17,7 @@ from websockets.typing import Origin, Subprotocol
 
 from pyjms.aio import ConnectionFactory, JmsTemplate
 from pyjms.errors import ConfigurationException, ConnectionFailedException
+from pyjms.runtime.distribution import install_command
 from pyjms.transport.registry import create_transport
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
@@ -245,4 +246,4 @@ def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "websockets.protocol", None)
     with pytest.raises(ConfigurationException, match="websockets") as error:
         create_transport("ws://localhost:61614")
-    assert "pyjms-framework[websocket]" in str(error.value)
+    assert install_command("websocket") in str(error.value)

@@ -104,7 +104,7 @@ class Peer:
         return found
 
     def message(self, destination: Destination | None, body: bytes = b"") -> ActiveMQMessage:
-        message = ActiveMQBytesMessage()
+        message = ActiveMQBytesMessage(priority=4)
         message.producer_id = self.producer_id
         message.message_id = MessageId(None, self.producer_id, next(self._messages))
         message.destination = destination

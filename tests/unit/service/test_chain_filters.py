@@ -73,6 +73,10 @@ def text(destination: Destination) -> ActiveMQTextMessage:
     )
 
 
+RUNS = ("send_run", "acknowledge_run")
+"""They take nothing of a stopped broker, so that each command is a call of its own."""
+
+
 @pytest.mark.fact("activemq-broker B2")
 async def test_after_stop_every_call_is_refused() -> None:
     region = Region()
@@ -85,7 +89,7 @@ async def test_after_stop_every_call_is_refused() -> None:
     calls = [
         (name, member)
         for name, member in inspect.getmembers(Broker, inspect.isfunction)
-        if not name.startswith("_") and name not in ("start", "stop")
+        if not name.startswith("_") and name not in ("start", "stop", *RUNS)
     ]
     assert len(calls) > 25
     for name, member in calls:
