@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from tests.kit.mqtt import codec_fuzz, socket_fuzz
@@ -22,6 +24,9 @@ def test_a_million_inputs_for_the_codec() -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_many_packets_over_sockets() -> None:
-    """About 70 s of CPU time, so it ends in 5 minutes on a machine that gives it a quarter."""
+async def test_many_packets_over_sockets(caplog: pytest.LogCaptureFixture) -> None:
+    """200,000 packets take 46 s of an idle processor (4000 a second), so a fifth of it is enough
+    to end in 5 minutes.
+    """
+    caplog.set_level(logging.ERROR, "pyjms_broker")  # each record would keep its connection
     assert await socket_fuzz.run(MANY) < socket_fuzz.MEMORY

@@ -1,7 +1,7 @@
 """Random packets of many clients at once to an MQTT port, over real sockets.
 
 `python -m tests.kit.mqtt.socket_fuzz 200000 [SEED]` sends so many packets to brokers in memory, about
-3000 in each second of CPU time; it fails if a broker does not serve another client meanwhile, or the
+4000 in each second of CPU time; it fails if a broker does not serve another client meanwhile, or the
 process has grown by `MEMORY`.
 """
 
