@@ -26,6 +26,7 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.management.host import ManagementContext
+from pyjms_broker.management.similar import similar_queue
 from pyjms_broker.policy.slow_consumers import AbortSlowAckConsumerAttributes
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
@@ -99,6 +100,8 @@ class Situation:
         """The number of messages looked at that no consumer wants."""
         self.first_wanted: dict[Subscription, int | None] = {}
         """For each consumer, the index of the first message that it wants."""
+        self.similar: Queue | None = None
+        """The queue of a similar name that has what this one lacks: consumers or messages."""
 
     @property
     def consumers(self) -> list[QueueSubscription]:
@@ -135,6 +138,12 @@ class Situation:
                 await slices.after_item()
         consumers = self.consumers if self.chosen is None else [self.chosen]
         await self._compare(list(islice(consumers, 10 * _MOST_CONSUMERS)), slices)
+        if self.chosen is not None or self.message is not None:
+            return
+        if self.waiting and not self.consumers:
+            self.similar = await similar_queue(self.tree, queue, _has_consumer)
+        elif not self.waiting and not queue.statistics.inflight:
+            self.similar = await similar_queue(self.tree, queue, _is_left_alone)
 
     async def _compare(self, consumers: list[Subscription], slices: Slices) -> None:
         alike: dict[object, list[PrefetchSubscription]] = {}
@@ -158,6 +167,15 @@ class Situation:
                 break
         for wish, members in alike.items():
             self.first_wanted.update(dict.fromkeys(members, found.get(wish)))
+
+
+def _has_consumer(queue: Queue) -> bool:
+    return any(isinstance(each, QueueSubscription) for each in queue.dispatcher.ring.candidates)
+
+
+def _is_left_alone(queue: Queue) -> bool:
+    """Return whether a queue has messages and no consumer."""
+    return queue.dispatcher.pending_count > 0 and not _has_consumer(queue)
 
 
 def _wish_of(subscription: Subscription) -> object:
@@ -275,11 +293,35 @@ def _leased(s: Situation) -> Iterator[Evidence]:
 
 
 def _no_consumer(s: Situation) -> Iterator[Evidence]:
+    text = f"it has {_many(s.waiting, 'message')} and no consumer"
     if s.queue is not None and s.waiting and not s.consumers:
-        yield f"it has {_many(s.waiting, 'message')} and no consumer", None
-    chosen = s.chosen
-    if isinstance(chosen, DurableTopicSubscription) and not chosen.is_active:
-        yield f"it has {_many(s.waiting, 'message')} and no consumer", chosen
+        if s.similar is not None:
+            count = _many(s.similar.statistics.consumers, "consumer")
+            text += f" (did you mean {s.similar.destination.physical_name}, which has {count}?)"
+        yield text, None
+    if s.waiting and _is_offline(s.chosen):
+        yield text, s.chosen
+
+
+def _offline(s: Situation) -> Iterator[Evidence]:
+    if not s.waiting and _is_offline(s.chosen):
+        yield "it has no message and no consumer", s.chosen
+
+
+def _is_offline(subscription: Subscription | None) -> bool:
+    return isinstance(subscription, DurableTopicSubscription) and not subscription.is_active
+
+
+def _similar_name(s: Situation) -> Iterator[Evidence]:
+    if s.similar is not None and not s.waiting:
+        count = _many(s.similar.dispatcher.pending_count, "message")
+        yield (
+            (
+                f"it is empty, and {s.similar.destination.physical_name} has {count} and no"
+                " consumer (did you mean that queue?)"
+            ),
+            None,
+        )
 
 
 def _bridge(s: Situation) -> Iterator[Evidence]:
@@ -518,6 +560,33 @@ def _in_flight(s: Situation) -> Iterator[Evidence]:
         yield "its time to live has passed: it is removed when it is offered", None
 
 
+def _at_work(s: Situation) -> Iterator[Evidence]:
+    """Find who has what is in flight, for a diagnosis that has found nothing else."""
+    if s.message is not None:
+        return
+    consumers = s.consumers if s.chosen is None else [s.chosen]
+    holders = list(islice((each for each in consumers if each.in_flight), _MOST_CONSUMERS))
+    for each in holders:
+        in_flight = each.dispatched.values() if isinstance(each, PrefetchSubscription) else ()
+        age = max(map(_age, islice(in_flight, 1)), default=0.0)
+        since = f"{'' if each.in_flight == 1 else 'the oldest '}dispatched {time_text(age)} ago, "
+        yield (
+            f"{_in_flight_text(each.in_flight)} at {name_of(each)}, {since if age else ''}{_YET}",
+            each,
+        )
+    if not holders and s.chosen is None and s.destination is not None:
+        count = s.destination.statistics.inflight
+        if count > 0:
+            yield f"{_in_flight_text(count)}, {_YET}", None
+
+
+_YET: Final = "and not acknowledged yet"
+
+
+def _in_flight_text(count: int) -> str:
+    return f"{_many(count, 'message', 'are')} in flight"
+
+
 def _prefetch(s: Situation) -> Iterator[Evidence]:
     """Find consumers whose prefetch holds everything while others have nothing to do."""
     if s.waiting or s.message is not None:
@@ -563,6 +632,13 @@ CAUSES: Final[tuple[Cause, ...]] = (
         "Nobody listens",
         "start a consumer, or move or purge the messages",
         _no_consumer,
+    ),
+    Cause("no_consumer", "Nobody listens", "start its consumer", _offline, is_serious=False),
+    Cause(
+        "similar_name",
+        "A queue of a similar name has messages",
+        "compare the names of the queue in the sender and in the consumer",
+        _similar_name,
         is_serious=False,
     ),
     Cause(
@@ -641,23 +717,34 @@ CAUSES: Final[tuple[Cause, ...]] = (
 """All causes, in the order in which they are told: what stops everything comes first."""
 
 
+_AT_WORK: Final = Cause(
+    "in_flight",
+    "With a consumer",
+    f"nothing yet; if it stays so, it is named after {STALLED:g} s: see that the connection was"
+    " started (connection.start()), and that the application acknowledges or commits",
+    _at_work,
+    is_serious=False,
+)
+"""What is told if no cause is found: messages in flight are not delivered yet."""
+
+
 def findings_of(
     situation: Situation, left_out: Container[str] = frozenset()
 ) -> tuple[Finding, ...]:
     """Return what the table finds, without the causes that are left out."""
-    return tuple(
-        Finding(
-            cause.name,
-            cause.title,
-            text,
-            cause.hint,
-            "" if consumer is None else str(consumer.consumer_id or name_of(consumer)),
-            cause.is_serious,
-        )
+    found = [
+        each
         for cause in CAUSES
         if cause.name not in left_out
-        for text, consumer in cause.find(situation)
-    )
+        for each in _found_by(cause, situation)
+    ]
+    return tuple(found or _found_by(_AT_WORK, situation))
+
+
+def _found_by(cause: Cause, situation: Situation) -> Iterator[Finding]:
+    for text, consumer in cause.find(situation):
+        who = "" if consumer is None else str(consumer.consumer_id or name_of(consumer))
+        yield Finding(cause.name, cause.title, text, cause.hint, who, cause.is_serious)
 
 
 async def diagnose(tree: ManagementContext, name: str, most: int = MOST_EXAMINED) -> Diagnosis:

@@ -134,6 +134,21 @@ async def refused(site: Site) -> None:
         await session.create_consumer(ORDERS)
 
 
+async def nobody(site: Site) -> None:
+    await site.send("dhl")
+
+
+async def in_flight(site: Site) -> None:
+    await site.consume("lazy")
+    await site.send("dhl")
+
+
+async def unheard(site: Site) -> None:
+    connection = await site.connection("reader")
+    await (await connection.create_session()).create_consumer(Queue("order"))
+    await site.send("dhl")
+
+
 async def unbridged(site: Site) -> None:
     await site.send("dhl")
     connector = site.service.networks.connectors[0]
@@ -190,6 +205,7 @@ SITUATIONS = [
     (paused, "Paused queue with messages", "nothing is dispatched"),
     (full, "Memory", "full"),
     (refused, "A right is missing", "user stranger was refused to read from it once"),
+    (unheard, "Nobody listens", "and no consumer (did you mean order, which has 1 consumer?)"),
     (unbridged, "No bridge", "to tcp://127.0.0.1:1"),
 ]
 
@@ -229,6 +245,55 @@ async def test_a_consumer_that_was_never_started_is_named_with_both_reasons() ->
         assert "A consumer does not acknowledge" in text
         assert "its connection was never started" in text
         assert "call connection.start()" in text
+
+
+async def test_messages_in_flight_are_told_before_they_are_late() -> None:
+    async with (
+        VirtualClock() as clock,
+        BrokerService("why", persistent=False) as service,
+        console_of(service) as console,
+        AsyncExitStack() as stack,
+    ):
+        site = Site(service, stack)
+        await site.consume("lazy")
+        await site.send("dhl", "ups")
+        await clock.advance(23)
+        for name in ("orders", site.consumer("lazy")):
+            text = await console.text("why", name=name)
+            assert "Nothing keeps messages" not in text
+        queue = await console.text("why", name="orders")
+        assert "2 messages are in flight at consumer" in queue
+        assert "the oldest dispatched 23 s ago, and not acknowledged yet" in queue
+        assert "in flight at" not in await console.text("queue", name="orders")
+        await clock.advance(8)
+        assert "has acknowledged nothing" in await console.text("why", name="orders")
+
+
+async def test_messages_in_flight_are_no_failure() -> None:
+    async with site_with(in_flight) as (site, _):
+        url = str(site.service.website.url)
+        said = await run_sync(lambda: pyjms("broker", "why", "orders", "--url", url))
+        assert said.exit_code == 0, said.output
+        assert "- With a consumer: 1 message is in flight at consumer" in said.stdout
+
+
+@pytest.mark.fact("activemq-edges JX4")
+async def test_an_empty_queue_names_the_similar_one_that_has_its_messages() -> None:
+    async with site_with(unheard) as (site, console):
+        text = await console.text("why", name="order")
+        assert "it is empty, and orders has 1 message and no consumer" in text
+        url = str(site.service.website.url)
+        said = await run_sync(lambda: pyjms("broker", "why", "order", "--url", url))
+        assert said.exit_code == 0, said.output
+
+
+@pytest.mark.parametrize("name", ["orders2", "DLQ.orders", "orders.in", "invoices"])
+async def test_a_name_that_is_meant_to_differ_is_not_suggested(name: str) -> None:
+    async with site_with(nobody) as (site, console):
+        connection = await site.connection("reader")
+        await (await connection.create_session()).create_consumer(Queue(name))
+        assert "did you mean" not in await console.text("why", name="orders")
+        assert "did you mean" not in await console.text("why", name=name)
 
 
 @pytest.mark.fact("activemq-edges 11.1")

@@ -66,7 +66,7 @@ def why(
 ) -> None:
     """Show why nothing is delivered of a queue or a message, or to a consumer, and what to do.
 
-    The exit code is 1 if messages wait for a reason that needs an operator.
+    The exit code is 1 if messages wait for a reason that needs an operator (no consumer is one).
     """
     is_serious = False
     for broker in brokers(client, "BrokerName"):

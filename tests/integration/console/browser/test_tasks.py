@@ -140,7 +140,7 @@ async def durable_subscription(o: Operator) -> None:
 
 async def why_is_nothing_delivered(o: Operator) -> None:
     await o.link("orders")
-    await o.sees("Why messages wait")
+    await o.sees("Why nothing is delivered")
     await o.sees("start a consumer, or move or purge the messages")
 
 
