@@ -45,6 +45,7 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.jms.api import Session, Synchronization
+from pyjms.jms.message import Message
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.template.workers import Worker, current_worker
@@ -94,8 +95,11 @@ class _OpenResources:
             value = made
         return value
 
-    async def close(self, error: BaseException | None = None) -> None:
-        """Close all; failures are logged. Resources are told of `error`, and may raise it again."""
+    async def close(self, error: BaseException | None = None, outcome: str = "") -> None:
+        """Close all; failures are logged with `outcome`, what became of the message.
+
+        Resources are told of `error`, and may raise it again.
+        """
         how = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         while self._exits:
             name, leave = self._exits.pop()
@@ -103,7 +107,7 @@ class _OpenResources:
                 await leave(*how)
             except Exception as failure:
                 if failure is not error:
-                    logger.exception("Resource %s could not be closed", name)
+                    logger.exception("Resource %s could not be closed%s", name, outcome)
 
 
 class ApplicationResources:
@@ -246,7 +250,9 @@ class MessageResources:
         self._in_thread = in_thread
         self._of_messages: list[tuple[Any, str]] | None = None
 
-    async def around(self, session: Session, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def around(
+        self, message: Message, session: Session, call: Callable[[], Awaitable[Any]]
+    ) -> Any:
         """Return the result of `call()`, with the resources open.
 
         Raises:
@@ -256,7 +262,7 @@ class MessageResources:
             self._of_messages = self._application.of_messages(self._needed)
         if not self._of_messages:
             return await call()
-        scope = _Scope(current_worker.get() if self._in_thread else None)
+        scope = _Scope(message, current_worker.get() if self._in_thread else None)
         values: dict[Any, object] = {}
         token = _values.set(values)
         try:
@@ -268,7 +274,7 @@ class MessageResources:
             raise
         except BaseException as error:
             with anyio.CancelScope(shield=True), _clock.timeout(_CLOSE_TIMEOUT):
-                await scope.close(error)
+                await scope.close(error, scope.outcome_text("the handler has failed"))
             raise
         else:
             await scope.end_with(session)
@@ -283,8 +289,9 @@ class _Scope(_OpenResources, Synchronization):
     `worker` has the thread of a `def` handler.
     """
 
-    def __init__(self, worker: Worker | None) -> None:
+    def __init__(self, message: Message, worker: Worker | None) -> None:
         super().__init__()
+        self._message = message
         self._worker = worker
 
     async def _run(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -303,12 +310,19 @@ class _Scope(_OpenResources, Synchronization):
                 logger.debug("Resources are closed before the commit: %s", error)
             else:
                 return
-        await self.close()
+        await self.close(outcome=self.outcome_text("the handler has ended"))
+
+    def outcome_text(self, what: str) -> str:
+        """Return what became of the message, or of the messages of a batch, for a log line."""
+        received = getattr(self._message, "received", (self._message,))
+        others = f" and {len(received) - 1} others" if len(received) > 1 else ""
+        return f", message {received[0].message_id}{others}: {what}"
 
     async def after_commit(self) -> None:
-        await self.close()
+        await self.close(outcome=self.outcome_text("committed already, so not redelivered"))
 
     async def after_rollback(self) -> None:
         await self.close(
-            TransactionRolledBackException("The message's transaction was rolled back")
+            TransactionRolledBackException("The message's transaction was rolled back"),
+            self.outcome_text("rolled back"),
         )

@@ -133,18 +133,22 @@ def convert(
     with one_line_errors("config convert"):
         conversion = convert_spring_file(source)
         if output is not None:
-            _write_files(conversion.files(output.stem), output.parent, force)
+            written = _write_files(conversion.files(output.stem), output.parent, force)
     if output is None:
         for name, text in conversion.files().items():
             typer.echo(f"# {name}\n{text}", nl=False)
     for finding in conversion.findings:
         typer.echo(finding, err=True)
+    if output is not None:
+        left = len(conversion.findings)
+        number = f"{left} key{'' if left == 1 else 's'} not converted"
+        typer.echo(f"wrote {', '.join(map(str, written))}; {number}", err=True)
     if conversion.findings:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _write_files(texts: Mapping[str, str], folder: Path, force: bool) -> None:
-    """Write files that only their owner may read: they may hold passwords."""
+def _write_files(texts: Mapping[str, str], folder: Path, force: bool) -> list[Path]:
+    """Write files that only their owner may read, as they may hold passwords; return the paths."""
     paths = {folder / name: text for name, text in texts.items()}
     for path in paths:
         if path.exists() and not force:
@@ -154,6 +158,7 @@ def _write_files(texts: Mapping[str, str], folder: Path, force: bool) -> None:
     for path, text in paths.items():
         path.touch(mode=0o600)
         path.write_text(text, encoding="utf-8")
+    return list(paths)
 
 
 def _plain_values(settings: PyjmsSettings) -> dict[str, Any]:

@@ -389,7 +389,9 @@ def _print_headers(message: Message) -> None:
     if reason := _reason(message):
         typer.echo(f"reason: {safe_text(reason)}")
     for name in message.properties:
-        typer.echo(f"{safe_text(name)} = {safe_text(message.properties.get_object(name))}")
+        value = message.properties.get_object(name)
+        shown = f"'{value}'" if isinstance(value, str) else value
+        typer.echo(f"{safe_text(name)} = {safe_text(shown)}")
     typer.echo("")
 
 

@@ -54,8 +54,8 @@ def replay(
 
     The handler's listener is not started, its result is printed instead of sent, and what it sends
     with its session is rolled back; anything else that it does is done. Start-up and shutdown hooks
-    run. Interceptors do not, and a batch handler gets a batch of one. The exit code is 1 if the
-    handler raises.
+    run. Interceptors do not, and a batch handler gets a batch of one. Without --url, the broker and
+    its user are those of the application's settings. The exit code is 1 if the handler raises.
     """
     import anyio
 
@@ -70,7 +70,7 @@ def replay(
             raise ConfigurationException(f"{found} cannot be read", hint="topics keep no messages")
         application = load_application([module], config)
         endpoint = _endpoint_of(application, name)
-        factory = factory_for(url, user, password_file)
+        factory = _factory_of(application, url, user, password_file)
         error = anyio.run(_run, application, endpoint, factory, found, message_id)
     if error is None:
         return
@@ -82,6 +82,19 @@ def replay(
 
         pdb.post_mortem(error.__traceback__)
     sys.exit(ExitCode.FAILED)
+
+
+def _factory_of(
+    application: JmsApplication, url: str | None, user: str | None, password_file: Path | None
+) -> ConnectionFactory:
+    """Return the factory of the options; without a URL, of the broker in the settings."""
+    broker = application.settings.activemq
+    if url is None and not broker.is_embedded:
+        if user is None and password_file is None:
+            native: ConnectionFactory = application.wiring.container.native_connection_factory()
+            return native
+        url = broker.effective_broker_url()
+    return factory_for(url, user, password_file)
 
 
 def _endpoint_of(application: JmsApplication, name: str) -> MethodJmsListenerEndpoint:
@@ -116,6 +129,12 @@ async def _run(
         await connection.start()
         session = await connection.create_session(transacted=True)
         message = await _message(session, queue, message_id)
+        if message is None:
+            raise InvalidDestinationException(
+                f"{queue} has no message {message_id} on {factory.uri}",
+                hint=f"`pyjms browse {queue.physical_name} --headers` prints the ids; "
+                "name another queue with --queue, another broker with --url",
+            )
         await wiring.start_pools()
         try:
             await wiring.resources.open()
@@ -130,7 +149,7 @@ async def _run(
             await wiring.close_factories()
 
 
-async def _message(session: ActiveMQSession, queue: Queue, message_id: str) -> Message:
+async def _message(session: ActiveMQSession, queue: Queue, message_id: str) -> Message | None:
     quoted = message_id.replace("'", "''")
     browser = await session.create_browser(queue, f"JMSMessageID = '{quoted}'")
     try:
@@ -138,10 +157,7 @@ async def _message(session: ActiveMQSession, queue: Queue, message_id: str) -> M
             return message
     finally:
         await browser.close()
-    raise InvalidDestinationException(
-        f"{queue} has no message {message_id}",
-        hint="name its queue with --queue; `pyjms broker dead-letters` prints ids",
-    )
+    return None
 
 
 async def _call(
@@ -160,7 +176,7 @@ async def _call(
             return await result if inspect.isawaitable(result) else result
 
         try:
-            result = await listener.with_resources(session, handle)
+            result = await listener.with_resources(message, session, handle)
         except Exception as error:
             return error
     typer.echo(f"{listener.name} returned {safe_text(repr(result))}")

@@ -112,8 +112,8 @@ SessionTypes = Mapping[type, Callable[[Session], object]]
 
 Supplier = Callable[[Message, Session | None], object]
 
-Around = Callable[[Session, Callable[[], Awaitable[Any]]], Coroutine[Any, Any, Any]]
-"""Gets the session and the call of a handler, and returns the call's result."""
+Around = Callable[[Message, Session, Callable[[], Awaitable[Any]]], Coroutine[Any, Any, Any]]
+"""Gets the message (or batch), the session and the call of a handler; returns the result."""
 
 
 class HandlerListener:
@@ -193,11 +193,15 @@ class HandlerListener:
         """Let `around` open and close what the handler needs for each message."""
         perform = self._call_and_reply
         self._around = around
-        self._perform = lambda message, session: around(session, lambda: perform(message, session))
+        self._perform = lambda message, session: around(
+            message, session, lambda: perform(message, session)
+        )
 
-    async def with_resources(self, session: Session, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def with_resources(
+        self, message: Message, session: Session, call: Callable[[], Awaitable[Any]]
+    ) -> Any:
         """Return the result of `call()`, with what the handler needs for a message open."""
-        return await (call() if self._around is None else self._around(session, call))
+        return await (call() if self._around is None else self._around(message, session, call))
 
     async def __call__(self, message: Message, session: Session) -> None:
         """Handle one message.

@@ -14,6 +14,7 @@ from pyjms import ApplicationContainer, Batch, PyjmsSettings, jms_listener, on_s
 from pyjms.aio import Session
 from pyjms.errors import ConfigurationException, Skip
 from pyjms.jms.api import Synchronization
+from pyjms.jms.message import Message
 from pyjms.testing.app import JmsTestApp
 
 LOG: list[str] = []
@@ -276,6 +277,42 @@ async def test_a_rollback_after_the_handler_is_raised_in_the_resource(jms_app: J
         *("1 opened", "1 TransactionRolledBackException", "1 closed"),
         *("2 opened", "2 committed", "2 closed"),
     ] == LOG
+
+
+@pytest.mark.parametrize(
+    ("refused", "outcome"),
+    [(False, "committed already, so not redelivered"), (True, "rolled back")],
+)
+async def test_a_failure_to_close_says_what_became_of_the_message(
+    refused: bool, outcome: str, jms_app: JmsTestApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids: list[str | None] = []
+
+    def open_broken() -> Iterator[str]:
+        try:
+            yield "database"
+        finally:
+            if len(ids) == 1:
+                raise OSError("the database is gone")
+
+    class Broken(ApplicationContainer):
+        database = providers.Resource(open_broken)
+
+    @jms_listener("r", id="r")
+    async def on_text(
+        message: Message, database: Annotated[str, Closing[Provide["database"]]], session: Session
+    ) -> None:
+        ids.append(message.message_id)
+        if refused and len(ids) == 1:
+            session.add_synchronization(_Refusal())
+
+    await jms_app.start(on_text, container=Broken)
+    await jms_app.template.convert_and_send("r", "x")
+    await jms_app.drained("r")
+    await jms_app.stop()
+    (said,) = [each.getMessage() for each in caplog.records if each.name.endswith("app.resources")]
+    assert said == f"Resource database could not be closed, message {ids[0]}: {outcome}"
+    assert len(ids) == 1 + refused
 
 
 async def test_a_skipped_message_is_committed(jms_app: JmsTestApp) -> None:

@@ -196,7 +196,17 @@ def test_replay_names_the_handlers_and_the_queue(managed: ManagedBroker, tmp_pat
     other = pyjms("replay", "ID:x", f"{file}:other", "--url", managed.openwire)
     assert "The application has no handler other (it has on_order)" in other.stderr
     missing = pyjms("replay", "ID:x", f"{file}:on_order", "--url", managed.openwire)
-    assert "queue://ActiveMQ.DLQ has no message ID:x" in missing.stderr
+    assert f"queue://ActiveMQ.DLQ has no message ID:x on {managed.openwire}" in missing.stderr
+    assert "`pyjms browse ActiveMQ.DLQ --headers` prints the ids" in missing.stderr
+
+
+def test_replay_asks_the_broker_of_the_settings(managed: ManagedBroker, tmp_path: Path) -> None:
+    file = tmp_path / "handlers_of_settings.py"
+    file.write_text(HANDLERS, encoding="utf-8")
+    config = tmp_path / "application.yaml"
+    config.write_text(f"activemq: {{broker_url: '{managed.openwire}'}}\n", encoding="utf-8")
+    missing = pyjms("replay", "ID:x", f"{file}:on_order", "--config", str(config))
+    assert f"ID:x on {managed.openwire}" in missing.stderr
 
 
 def test_a_broker_without_a_dead_letter_queue_has_no_dead_letters(managed: ManagedBroker) -> None:

@@ -136,12 +136,13 @@ def test_modes_of_acknowledgement(url: str, name: str, mode: str, left: int) -> 
 
 
 def test_headers_are_printed_above_the_body(url: str, name: str) -> None:
-    pyjms("send", name, "the body", "--url", url, "-p", "colour=red")
+    pyjms("send", name, "the body", "--url", url, "-p", "colour=red", "-p", "size:int=5")
     said = pyjms("browse", name, "--url", url, "-H").stdout
     head, _, body = said.partition("\n\n")
     assert body == "the body\n"
     assert f"JMSDestination: queue://{name}\n" in head
-    assert "colour = red" in head
+    assert "colour = 'red'" in head  # as a selector has it: a text is not a number
+    assert "size = 5" in head
 
 
 def test_a_line_is_between_messages_with_headers(url: str, name: str) -> None:

@@ -122,6 +122,9 @@ def test_the_command_writes_files_that_are_read(
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 1, result.output
     assert "application.yml:12: server.port: not converted" in result.stderr
+    assert result.stderr.splitlines()[-1] == (
+        "wrote application.yaml, application-prod.yaml; 5 keys not converted"
+    )
     assert Path("application.yaml").stat().st_mode & 0o777 == 0o600
     again = CliRunner().invoke(app, command)
     assert again.exit_code == 2
