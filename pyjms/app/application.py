@@ -433,6 +433,10 @@ class JmsApplication:
         """Log what each listener consumes, or that it is not connected yet."""
         outages, registry = self.wiring.outages, self.registry
         for container in registry:
+            if not container.has_started:
+                name, place = container.bean_name, _kind_and_name(container)
+                logger.info("Not started: %s on %s (auto_startup: false)", name, place)
+                continue
             logger.info(
                 "Not connected yet: %s on %s, %s"
                 if outages.of(container.require_connection_factory()).is_open
@@ -448,10 +452,11 @@ class JmsApplication:
                 ", ".join(unreachable),
             )
             return
+        count = sum(container.has_started for container in registry)
         logger.info(
             "Application started: %d %s on %s",
-            len(registry),
-            "listener" if len(registry) == 1 else "listeners",
+            count,
+            "listener" if count == 1 else "listeners",
             self.wiring.describe_brokers(registry),
         )
 
@@ -507,6 +512,8 @@ class JmsApplication:
 
     async def resume(self, *listener_ids: str) -> None:
         """Resume paused or stopped listeners (all unless named). SIGUSR2 does this.
+
+        One that was never started, because of `auto_startup`, starts only if it is named.
 
         Raises:
             KeyError: there is no listener of such an id.

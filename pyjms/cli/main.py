@@ -28,7 +28,7 @@ from typer.models import CommandInfo, TyperInfo
 
 from pyjms.cli.configuration import ConfigOption, ProfilesOption, config_app
 from pyjms.cli.options import duration_option, size_option
-from pyjms.cli.terminal import UserCodeFailed, json_line, write_whole_lines
+from pyjms.cli.terminal import UserCodeFailed, json_line, table, write_whole_lines
 from pyjms.cli.worker import WORKER_OPTION, WorkerArguments, run_worker
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.runtime.build import build_name
@@ -431,22 +431,16 @@ def listeners(
     del profiles  # the option's callback has chosen them
     from pyjms.cli.loading import load_application
 
-    for endpoint in load_application(targets, config).endpoints():
-        if as_json:
-            json_line(
-                {
-                    "id": endpoint.id,
-                    "destination": endpoint.destination,
-                    "concurrency": endpoint.concurrency,
-                    "selector": endpoint.selector,
-                    "subscription": endpoint.subscription,
-                }
-            )
-            continue
-        typer.echo(
-            f"{endpoint.id or '-'}\t{endpoint.destination}\t{endpoint.concurrency or '-'}\t"
-            f"{endpoint.selector or '-'}"
-        )
+    names = ["id", "destination", "concurrency", "selector"]
+    if as_json:
+        names.append("subscription")
+    found = load_application(targets, config).endpoints()
+    rows = [{name: getattr(each, name) for name in names} for each in found]
+    if not as_json:
+        table(names, [[v or "-" for v in row.values()] for row in rows])
+        return
+    for row in rows:
+        json_line(row)
 
 
 def main() -> None:

@@ -51,7 +51,14 @@ from pyjms.errors import PoisonMessageException, Retry
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask
-from pyjms.runtime.logging import error_text, get_logger, log_fields, one_line, shortened
+from pyjms.runtime.logging import (
+    error_text,
+    get_logger,
+    last_frame,
+    log_fields,
+    one_line,
+    shortened,
+)
 from pyjms.wire.openwire.commands import MessageDispatch, Throwable
 
 if TYPE_CHECKING:
@@ -111,12 +118,13 @@ class Redeliverer:
         redeliveries = failed[-1].redelivery_counter - 1
         if consumer.redelivery_policy.is_exceeded(redeliveries + 1):
             self._delay = None
-            reason = "null" if cause is None else _text_of(cause)
+            thrown = None if cause is None else _as_throwable(cause)
+            reason = "null" if thrown is None else _text_of(thrown)
             text = (
                 f"Delivery[{redeliveries + 1}] exceeds redelivery policy limit:"
                 f"{consumer.redelivery_policy}, cause:{reason}"
             )
-            refusal = Throwable("java.lang.Throwable", text, (), cause)
+            refusal = Throwable("java.lang.Throwable", text, (), thrown)
             self._poison(failed, refusal, f"after delivery {redeliveries + 1}", cause)
             return
         if redeliveries > 0:
@@ -185,12 +193,23 @@ class Redeliverer:
         self._delay = None
         cause = _pop_cause([dispatch])
         assert cause is not None
-        self._poison([dispatch], cause, f"at delivery {dispatch.redelivery_counter}", cause)
+        self._poison(
+            [dispatch], _as_throwable(cause), f"at delivery {dispatch.redelivery_counter}", cause
+        )
         return True
 
     def _poison(
-        self, failed: list[MessageDispatch], refusal: Throwable, when: str, cause: Throwable | None
+        self,
+        failed: list[MessageDispatch],
+        refusal: Throwable,
+        when: str,
+        cause: BaseException | None,
     ) -> None:
+        listener = log_fields.get({}).get("listener_id")
+        subject = "Message" if listener is None else f"Listener {listener}: message"
+        reason = ""
+        if cause is not None:
+            reason = f". Cause: {one_line(_text_of(_as_throwable(cause)))}{last_frame(cause)}"
         for dispatch in failed:
             command = dispatch.message
             assert command is not None
@@ -198,9 +217,8 @@ class Redeliverer:
             kept = "" if command.persistent else ", if the broker keeps non-persistent dead letters"
             session = self._consumer.session
             session.connection.refusals.report(
-                f"Message {command.message_id} of {dispatch.destination} is refused {when} and "
-                f"becomes a dead letter{kept}"
-                f"{'' if cause is None else f'. Cause: {one_line(_text_of(cause))}'}",
+                f"{subject} {command.message_id} of {dispatch.destination} is refused {when} and "
+                f"becomes a dead letter{kept}{reason}",
                 str(command.message_id),
                 command.correlation_id,
                 dispatch.destination,
@@ -253,19 +271,19 @@ def _wanted_delay(failed: list[MessageDispatch]) -> float | None:
     return max(wanted, default=None)
 
 
-def _pop_cause(failed: list[MessageDispatch]) -> Throwable | None:
+def _pop_cause(failed: list[MessageDispatch]) -> BaseException | None:
     """Return why the last message failed, and drop the errors of all messages."""
     cause = None
     for dispatch in failed:
         error, dispatch.rollback_cause = dispatch.rollback_cause, None
         if error is not None:
-            cause = _as_throwable(error)
+            cause = error
+    while isinstance(cause, (PoisonMessageException, Retry)) and cause.__cause__ is not None:
+        cause = cause.__cause__
     return cause
 
 
 def _as_throwable(error: BaseException) -> Throwable:
-    while isinstance(error, (PoisonMessageException, Retry)) and error.__cause__ is not None:
-        error = error.__cause__
     kind = type(error)
     name = kind.__qualname__
     if kind.__module__ != "builtins":

@@ -90,6 +90,7 @@ _TRANSITIONS: Final[dict[ContainerState, dict[ContainerEvent, ContainerState]]] 
     },
 }
 
+_NOT_STARTED = frozenset((_State.CREATED, _State.INITIALIZED, _State.CLOSED))
 _ACTIVE = frozenset((_State.INITIALIZED, _State.RUNNING, _State.STOPPING, _State.STOPPED))
 
 
@@ -204,7 +205,12 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     @property
     def is_paused(self) -> bool:
         """Whether `pause` was called, and neither `resume` nor `start` since."""
-        return self._pause_ended is not None and self._life_cycle.paused
+        return self._pause_ended is not None and self._life_cycle.paused and self.has_started
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the container was started, and not shut down; it may be paused or stopped."""
+        return self.state not in _NOT_STARTED
 
     @abstractmethod
     def deliveries(self) -> list[Delivery]:

@@ -84,7 +84,14 @@ from pyjms.listener.message_listener import ListenerCall
 from pyjms.listener.properties import ContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.logging import error_text, get_logger, log_fields, one_line, span_fields
+from pyjms.runtime.logging import (
+    error_text,
+    get_logger,
+    last_frame,
+    log_fields,
+    one_line,
+    span_fields,
+)
 from pyjms.support.retry import RetryPolicy, send_dead_letter
 from pyjms.template.interceptors import (
     HandlerInvocation,
@@ -593,7 +600,7 @@ class Retries:
         delivery.dead_letters = 1
         self._given_up.pop(message.message_id or "", None)
         logger.warning(
-            "Listener %s sends message %s of %s to %s after attempt %d: %s: %s",
+            "Listener %s sends message %s of %s to %s after attempt %d: %s: %s%s",
             properties.log_name,
             message.message_id,
             message.destination or properties.destination_description,
@@ -601,6 +608,7 @@ class Retries:
             message.delivery_count - 1,
             type(reason).__name__,
             one_line(error_text(reason)),
+            last_frame(reason),
             extra=delivery.log_fields(properties),
         )
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +32,7 @@ from pyjms.errors import (
     UnreadableMessageException,
     UnsupportedOperationException,
 )
-from pyjms.runtime.logging import error_text, get_logger, one_line, shortened
+from pyjms.runtime.logging import PACKAGE, error_text, get_logger, last_frame, one_line, shortened
 
 if TYPE_CHECKING:
     from pyjms.listener.delivery import Delivery
@@ -136,10 +135,6 @@ def describe(error: BaseException) -> str:
     return f"{text}; nested exception is {type(linked).__name__}: {linked}"
 
 
-_PACKAGE: Final = f"{Path(__file__).parents[1]}/"
-
-_INSTALLED: Final = ("site-packages", "dist-packages", f"{Path(logging.__file__).parents[1]}/", "<")
-
 ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
@@ -151,31 +146,11 @@ def users_traceback(error: BaseException) -> ExceptionInfo | None:
     frames, because they are defects. The exception is not changed.
     """
     found = error.__traceback__
-    while found is not None and found.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+    while found is not None and found.tb_frame.f_code.co_filename.startswith(PACKAGE):
         found = found.tb_next
     if found is None and isinstance(error, JMSException):
         return None
     return type(error), error, found or error.__traceback__
-
-
-def last_frame(error: BaseException) -> str:
-    """Return ` (shop.py:12)`, the innermost line of the application in the traceback, or "".
-
-    Lines of installed packages count only if there are no others.
-    """
-    own = installed = ""
-    found = error.__traceback__
-    while found is not None:
-        name = found.tb_frame.f_code.co_filename
-        place = f" ({Path(name).name}:{found.tb_lineno})"
-        if name.startswith(_PACKAGE):
-            pass
-        elif any(part in name for part in _INSTALLED):
-            installed = installed or place
-        else:
-            own = place
-        found = found.tb_next
-    return own or installed
 
 
 async def handle_exception(

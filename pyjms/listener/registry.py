@@ -149,7 +149,7 @@ class JmsListenerEndpointRegistry:
             callback()
 
     async def pause(self, *listener_ids: str, timeout: float | None = None) -> bool:
-        """Pause listeners (all unless named) until `resume`.
+        """Pause listeners (all that were started, unless named) until `resume`.
 
         Returns True when none of their handlers is running any more, or False after `timeout`
         seconds (None waits for ever).
@@ -172,6 +172,8 @@ class JmsListenerEndpointRegistry:
     async def resume(self, *listener_ids: str) -> None:
         """Resume paused or stopped listeners (all unless named).
 
+        One that was never started, because of `auto_startup`, starts only if it is named.
+
         Raises:
             KeyError: there is no listener of such an id.
             JMSException: a container cannot start; the others before it have.
@@ -182,7 +184,9 @@ class JmsListenerEndpointRegistry:
         logger.info("Listening again: %s", _names(chosen))
 
     def _select(self, listener_ids: tuple[str, ...]) -> list[AbstractMessageListenerContainer]:
-        return [self[listener_id] for listener_id in listener_ids] or list(self)
+        if listener_ids:
+            return [self[listener_id] for listener_id in listener_ids]
+        return [container for container in self if container.has_started]
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Shut down all containers, higher phases first, and remove them.

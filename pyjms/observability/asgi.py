@@ -223,7 +223,7 @@ class ControlApp:
 
     def _choose(self, name: str) -> list[AbstractMessageListenerContainer]:
         if not name:
-            return list(self._registry)
+            return [each for each in self._registry if each.has_started]
         try:
             return [self._registry[name]]
         except KeyError as error:

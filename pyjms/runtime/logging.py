@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 # and halves of surrogate pairs, which a log file in UTF-8 cannot have
@@ -22,6 +23,10 @@ _LINK: Final = re.compile(r"\s*For further information visit \S+")
 _REPR: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +.\d*]*[ra]")
 _PLAIN: Final = (int, float, type(None))
 _formatter: Final = logging.Formatter()
+
+PACKAGE: Final = f"{Path(__file__).parents[1]}/"
+"""The folder of pyjms, with which the files of its own frames begin."""
+_INSTALLED: Final = ("site-packages", "dist-packages", f"{Path(logging.__file__).parents[1]}/", "<")
 
 LogFormat: TypeAlias = Literal["text", "json"]
 LINE_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -125,6 +130,26 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
+
+
+def last_frame(error: BaseException) -> str:
+    """Return ` (shop.py:12)`, the innermost line of the application in the traceback, or "".
+
+    Lines of installed packages count only if there are no others.
+    """
+    own = installed = ""
+    found = error.__traceback__
+    while found is not None:
+        name = found.tb_frame.f_code.co_filename
+        place = f" ({Path(name).name}:{found.tb_lineno})"
+        if name.startswith(PACKAGE):
+            pass
+        elif any(part in name for part in _INSTALLED):
+            installed = installed or place
+        else:
+            own = place
+        found = found.tb_next
+    return own or installed
 
 
 def error_text(error: object) -> str:

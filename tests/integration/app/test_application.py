@@ -253,6 +253,25 @@ async def test_the_log_says_which_listeners_are_of_topics(
     ]
 
 
+async def test_the_log_says_which_listeners_are_not_started(
+    pyjms_broker_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jms_listener("in", id="active")
+    @jms_listener("idle.in", id="idle")
+    async def handler(text: str) -> None: ...
+
+    caplog.set_level(logging.INFO, logger="pyjms.app.application")
+    given = settings(pyjms_broker_url, listeners={"idle": {"auto_startup": False}})
+    async with JmsApplication(handler, settings=given):
+        pass
+    lines = [r.getMessage() for r in caplog.records if r.name == "pyjms.app.application"]
+    assert sorted(lines[:2]) == [
+        "Listening: active on in, 1 consumer",
+        "Not started: idle on idle.in (auto_startup: false)",
+    ]
+    assert lines[2].startswith("Application started: 1 listener on ")
+
+
 async def test_a_named_broker_is_a_container_factory(
     jms_broker: EmbeddedBroker, pyjms_broker_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -40,7 +40,10 @@ async def test_the_first_attempt_has_a_traceback_and_the_last_one_the_outcome(
     assert "attempt 2 of 3: RuntimeError: no money for 7" in second.getMessage()
     assert second.exc_info is None
     assert "is refused after delivery 3 and becomes a dead letter" in last.getMessage()
-    assert last.getMessage().endswith("Cause: RuntimeError: no money for 7")
+    assert last.getMessage().startswith("Listener orders: message ID:")
+    line = _charge.__code__.co_firstlineno + 1
+    place = f" (test_failure_log.py:{line})"
+    assert last.getMessage().endswith(f"Cause: RuntimeError: no money for 7{place}")
     [dead] = await jms_app.dead_letters()
     assert {(r.destination, r.message_id) for r in (first, second, last)} == {  # type: ignore[attr-defined]  # by `extra`
         ("orders", dead.message_id)
@@ -78,7 +81,9 @@ async def test_a_failure_is_one_line_that_names_where(
     lines = _lines(caplog)
     assert [record.exc_info for record in lines] == [None] * 7
     line = handle.__code__.co_firstlineno + 2
-    assert lines[0].getMessage().endswith(f" (test_failure_log.py:{line})")
+    for record in lines:
+        assert record.getMessage().startswith("Listener orders")
+        assert record.getMessage().endswith(f" (test_failure_log.py:{line})")
     assert vars(lines[0])["correlation_id"] == "c1"
 
 

@@ -142,7 +142,7 @@ async def test_a_dead_letter_has_the_handlers_reason(
     [died] = [r for r in caplog.records if "becomes a dead letter" in r.getMessage()]
     assert died.levelname == "WARNING"
     assert died.getMessage() == (
-        f"Message {dead.message_id} of queue://q is refused after delivery 2 and becomes a dead "
+        f"Listener b: message {dead.message_id} of queue://q is refused after delivery 2 and becomes a dead "
         "letter. Cause: ValueError: B failed at delivery 2"
     )
 

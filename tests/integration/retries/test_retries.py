@@ -344,7 +344,8 @@ async def test_a_message_given_up_has_one_line(
         await jms_app.drained("orders")
     (line,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert "of queue://orders to orders.failed after attempt 1: " in line
-    assert "Unfit: a" in line
+    place = handle.__code__.co_firstlineno + 2
+    assert line.endswith(f"Unfit: a (test_retries.py:{place})")
 
 
 async def test_skipping_is_a_debug_line(

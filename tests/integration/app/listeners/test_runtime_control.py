@@ -198,6 +198,22 @@ async def _running(application: JmsApplication) -> AsyncIterator[None]:
             application.request_stop()
 
 
+async def test_resume_starts_a_listener_that_was_never_started_only_by_name(
+    start: Start, factory: dict[str, str]
+) -> None:
+    application, _ = await start(auto_startup=False, **factory)
+    container = application.registry["orders"]
+    await application.pause()
+    await application.resume()
+    assert not container.is_running
+    await application.resume("orders")
+    assert container.is_running
+    await application.pause()
+    assert not container.is_running
+    await application.resume()
+    assert container.is_running
+
+
 async def test_an_embedded_broker_runs_while_all_listeners_are_paused() -> None:
     handled: list[str] = []
 
