@@ -203,15 +203,13 @@ async def test_resume_starts_a_listener_that_was_never_started_only_by_name(
 ) -> None:
     application, _ = await start(auto_startup=False, **factory)
     container = application.registry["orders"]
-    await application.pause()
-    await application.resume()
-    assert not container.is_running
-    await application.resume("orders")
-    assert container.is_running
-    await application.pause()
-    assert not container.is_running
-    await application.resume()
-    assert container.is_running
+    running = []
+    for resumed in ((), ("orders",), ()):
+        await application.pause()
+        running.append(container.is_running)
+        await application.resume(*resumed)
+        running.append(container.is_running)
+    assert running == [False, False, False, True, False, True]
 
 
 async def test_an_embedded_broker_runs_while_all_listeners_are_paused() -> None:
