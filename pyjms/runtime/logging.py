@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from os.path import basename, dirname  # pathlib is slow to import
 from typing import Any, Final, Literal, TypeAlias
 
 # and halves of surrogate pairs, which a log file in UTF-8 cannot have
@@ -24,14 +23,10 @@ _REPR: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +.\d*]*[ra]")
 _PLAIN: Final = (int, float, type(None))
 _formatter: Final = logging.Formatter()
 
-PACKAGE: Final = f"{dirname(dirname(__file__))}/"
+PACKAGE: Final = __file__.rsplit("/", 2)[0] + "/"  # without pathlib, which is slow to import
 """The folder of pyjms, with which the files of its own frames begin."""
-_INSTALLED: Final = (
-    "site-packages",
-    "dist-packages",
-    f"{dirname(dirname(logging.__file__))}/",
-    "<",
-)
+_LIBRARY: Final = logging.__file__.rsplit("/", 2)[0] + "/"
+_INSTALLED: Final = ("site-packages", "dist-packages", _LIBRARY, "<")
 
 LogFormat: TypeAlias = Literal["text", "json"]
 LINE_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -146,7 +141,7 @@ def last_frame(error: BaseException) -> str:
     found = error.__traceback__
     while found is not None:
         name = found.tb_frame.f_code.co_filename
-        place = f" ({basename(name)}:{found.tb_lineno})"
+        place = f" ({name.rpartition('/')[2]}:{found.tb_lineno})"
         if name.startswith(PACKAGE):
             pass
         elif any(part in name for part in _INSTALLED):
