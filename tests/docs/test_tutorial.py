@@ -99,7 +99,7 @@ def test_the_three_terminals_of_the_readme(reader: Reader) -> None:
         listener.expect("order 1 over 9.5")
         reader.run(bad)
         listener.expect("attempt 1 of 3", "attempt 2 of 3", "refused after delivery 3")
-    assert "pyjms_failure_text = too large" in reader.run(browse)
+    assert "pyjms_failure_text = 'too large'" in reader.run(browse)
 
 
 def test_listener_and_failures(reader: Reader) -> None:
