@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from anyio.abc import ByteStream, SocketStream
 
 from pyjms.runtime.ids import IdGenerator
-from pyjms.transport.openwire.options import ACCEPTED
 from pyjms.transport.options import (
     IGNORED_BY_SERVERS,
     IGNORED_OF_ACCEPTED,
@@ -21,21 +20,20 @@ from pyjms.transport.options import (
     TcpOptions,
     at_least,
     boolean,
-    check_known,
     duration,
     integer,
     milliseconds,
     read_options,
 )
 from pyjms.transport.tcp import accepted_tcp
-from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
+from pyjms.transport.uri import TransportURI
 from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.mqtt import MAX_PACKET_SIZE, MqttFormat
 from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.mqtt.session import MqttSession
 from pyjms_broker.connector.mqtt.topics import STRATEGIES
 from pyjms_broker.connector.openwire.command_handlers import serve
-from pyjms_broker.connector.tcp import ProtocolConnector
+from pyjms_broker.connector.tcp import ProtocolConnector, read_protocol_options
 
 if TYPE_CHECKING:
     from pyjms.transport.tls import TlsContext
@@ -94,27 +92,15 @@ def read_mqtt_options(uri: TransportURI) -> MqttOptions:
     Raises:
         ConfigurationException: an option is unknown or a value cannot be used.
     """
-    wire, rest = uri.split_options("wireFormat.")
-    accepted, rest = rest.split_options("transport.")
-    unknown = [name for name in wire if name not in MQTT_WIRE_FORMAT]
-    if unknown:
-        raise could_not_create(
-            f"Invalid bind parameters: {', '.join(f'wireFormat.{name}' for name in unknown)}",
-            hint=did_you_mean(unknown, MQTT_WIRE_FORMAT),
-        )
-    check_known(rest, set(SERVER), "bind", _IGNORED_BY_SERVERS)
-    check_known(
-        TransportURI("transport", options=accepted, reported=uri.reported),
-        {*ACCEPTED, *MQTT_TRANSPORT},
-        "bind",
-        _IGNORED_OF_ACCEPTED,
+    accepted, server_options, own = read_protocol_options(
+        uri, MQTT_TRANSPORT, MQTT_WIRE_FORMAT, _IGNORED_BY_SERVERS, _IGNORED_OF_ACCEPTED
     )
-    server = read_options({LINK_STEALING: "true", **rest.options}, SERVER)
+    server = read_options({LINK_STEALING: "true", **server_options}, SERVER)
     return MqttOptions(
-        tcp=TcpOptions(**read_options(accepted, ACCEPTED)),
+        tcp=accepted,
         server=ServerOptions(**server),
         allow_link_stealing=server["allow_link_stealing"],
-        **{**read_options(accepted, MQTT_TRANSPORT), **read_options(wire, MQTT_WIRE_FORMAT)},
+        **own,
     )
 
 

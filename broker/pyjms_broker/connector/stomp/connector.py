@@ -13,7 +13,6 @@ from anyio.abc import ByteStream, SocketStream
 
 from pyjms.errors import RemoteProtocolError
 from pyjms.runtime.ids import IdGenerator
-from pyjms.transport.openwire.options import ACCEPTED
 from pyjms.transport.options import (
     IGNORED_BY_SERVERS,
     IGNORED_OF_ACCEPTED,
@@ -22,19 +21,18 @@ from pyjms.transport.options import (
     ServerOptions,
     TcpOptions,
     at_least,
-    check_known,
     milliseconds,
     read_options,
 )
 from pyjms.transport.tcp import accepted_tcp
 from pyjms.transport.unsent import UnsentBudget
-from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
+from pyjms.transport.uri import TransportURI
 from pyjms.wire.limits import MAX_FRAME_SIZE, FrameBudget, UnfinishedFrame
 from pyjms.wire.stomp import StompFormat
 from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.openwire.command_handlers import serve
 from pyjms_broker.connector.stomp.session import Periods, StompSession, read_periods
-from pyjms_broker.connector.tcp import ProtocolConnector
+from pyjms_broker.connector.tcp import ProtocolConnector, read_protocol_options
 
 if TYPE_CHECKING:
     from pyjms.transport.tls import TlsContext
@@ -108,25 +106,13 @@ def read_stomp_options(uri: TransportURI) -> StompOptions:
     Raises:
         ConfigurationException: an option is unknown or a value cannot be used.
     """
-    wire, rest = uri.split_options("wireFormat.")
-    accepted, rest = rest.split_options("transport.")
-    unknown = [name for name in wire if name not in STOMP_WIRE_FORMAT]
-    if unknown:
-        raise could_not_create(
-            f"Invalid bind parameters: {', '.join(f'wireFormat.{name}' for name in unknown)}",
-            hint=did_you_mean(unknown, STOMP_WIRE_FORMAT),
-        )
-    check_known(rest, set(SERVER), "bind", _IGNORED_BY_SERVERS)
-    check_known(
-        TransportURI("transport", options=accepted, reported=uri.reported),
-        {*ACCEPTED, *STOMP_TRANSPORT},
-        "bind",
-        _IGNORED_OF_ACCEPTED,
+    accepted, server_options, own = read_protocol_options(
+        uri, STOMP_TRANSPORT, STOMP_WIRE_FORMAT, _IGNORED_BY_SERVERS, _IGNORED_OF_ACCEPTED
     )
     return StompOptions(
-        tcp=TcpOptions(**read_options(accepted, ACCEPTED)),
-        server=ServerOptions(**read_options(rest.options, SERVER)),
-        **{**read_options(accepted, STOMP_TRANSPORT), **read_options(wire, STOMP_WIRE_FORMAT)},
+        tcp=accepted,
+        server=ServerOptions(**read_options(server_options, SERVER)),
+        **own,
     )
 
 
