@@ -1,0 +1,1 @@
+"""Tools of the tests of AMQP 1.0."""
