@@ -421,7 +421,7 @@ class ConfigurationException(JMSException):
         return self._problems or (self,)
 
     @classmethod
-    def joined(cls, errors: Iterable[ConfigurationException]) -> ConfigurationException:
+    def join(cls, errors: Iterable[ConfigurationException]) -> ConfigurationException:
         """Return one exception with a line for each problem of one or more exceptions."""
         single = {str(problem): problem for error in errors for problem in error.problems}
         ordered = sorted(

@@ -87,7 +87,7 @@ class Statistics:
         for name in self.NAMES:
             getattr(self, name).reset()
 
-    def closed(self) -> None:
+    def close(self) -> None:
         """Record that the object is closed, and tell the observers. Idempotent."""
         if self.is_closed:
             return
@@ -398,8 +398,8 @@ class JMSConsumerStats(JMSEndpointStats):
         if self._durable is not None:
             self._durable.increment()
 
-    def closed(self) -> None:
+    def close(self) -> None:
         """Stop counting its subscription, and tell the observers."""
         if self._durable is not None and not self.is_closed:
             self._durable.decrement()
-        super().closed()
+        super().close()

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from pyjms.sync.template import JmsTemplate as BlockingTemplate
     from pyjms.template.scheduler import JmsScheduler
 
-__all__ = ["JmsApplication", "Observation"]
-
 logger: Final = get_logger(__name__)
 
 _LEAST_FOR_HOOKS = 3.0
@@ -252,9 +250,7 @@ class JmsApplication:
     @cached_property
     def wiring(self) -> Wiring:
         """Finds and checks the listeners and hooks."""
-        # made when it is needed: its container is one of dependency-injector, which imports
-        # FastAPI, Starlette and Werkzeug where they are installed
-        from pyjms.app.wiring import Wiring  # noqa: PLC0415
+        from pyjms.app.wiring import Wiring  # noqa: PLC0415 - much, and needed at the start
 
         return Wiring(self._targets, self.settings, *self._given)
 
@@ -268,13 +264,16 @@ class JmsApplication:
 
     @property
     def container(self) -> Any:
-        """The application's container, with the objects that it consists of."""
-        return self.wiring.container
+        """The application's container, with the objects that it consists of.
+
+        Without a `container` of the program it is created when it is first requested.
+        """
+        return self.wiring.objects.container
 
     @property
     def template(self) -> JmsTemplate:
         """The application's JmsTemplate (coroutines)."""
-        template: JmsTemplate = self.container.jms_template()
+        template: JmsTemplate = self.wiring.objects.jms_template()
         return template
 
     @property
@@ -284,13 +283,13 @@ class JmsApplication:
         In a service it is the provider `blocking_jms_template` of the container. In a transaction
         of the calling thread, or a handler's, it takes part.
         """
-        template: BlockingTemplate = self.container.blocking_jms_template()
+        template: BlockingTemplate = self.wiring.objects.blocking_jms_template()
         return template
 
     @property
     def templates(self) -> Mapping[str, JmsTemplate]:
         """The templates of the additional brokers, by their names in `brokers`."""
-        templates: Mapping[str, JmsTemplate] = self.container.jms_templates()
+        templates: Mapping[str, JmsTemplate] = self.wiring.objects.jms_templates()
         return templates
 
     @property
@@ -303,7 +302,7 @@ class JmsApplication:
     @property
     def registry(self) -> JmsListenerEndpointRegistry:
         """The listener containers by id."""
-        registry: JmsListenerEndpointRegistry = self.container.listener_registry()
+        registry: JmsListenerEndpointRegistry = self.wiring.objects.listener_registry()
         return registry
 
     @property
@@ -401,11 +400,11 @@ class JmsApplication:
             return
         endpoints, self._hooks = self.wiring.check()
         self._running = True
-        self.container.application_loop().bind()
+        self.wiring.objects.application_loop().bind()
         try:
             await self.observation.start()
             await self.wiring.start_pools()
-            await self.wiring.resources.open()
+            await self.wiring.open_resources()
             await run_startup(self._hooks)
             self.wiring.watch_virtual_topics(lambda: self.registry)
             self.wiring.use_registry_of_registrar()
@@ -483,12 +482,12 @@ class JmsApplication:
         if held_loop is not None:
             held_loop.release()
         await run_shutdown(self._hooks, max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
-        await self.wiring.resources.close(max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
+        await self.wiring.close_resources(max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
         with _clock.timeout(_CLOSE_TIMEOUT) as closing:
             await self.wiring.close_factories()
         if closing.cancelled_caught:
             logger.warning("Connections did not close within %g s", _CLOSE_TIMEOUT)
-        self.container.application_loop().release()
+        self.wiring.objects.application_loop().release()
         await self.observation.stop()
         logger.info("Application stopped")
 

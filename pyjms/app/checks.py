@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from pyjms.app.container import make_client_factory
+from pyjms.app.brokers import native_factory
 from pyjms.app.interceptors import named_interceptors
+from pyjms.app.objects import ApplicationObjects, make_client_factory
+from pyjms.client.options import RedeliveryPolicy
 from pyjms.configuration.document import Problems
 from pyjms.configuration.placeholders import UnknownPlaceholder
 from pyjms.enums import AcknowledgeMode
@@ -442,10 +446,12 @@ _MAPPINGS: Final = ("jms", "converter", "type_id_mappings")
 _IDS_IN_A_HINT: Final = 5
 
 
-def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Problems) -> None:
+def add_settings_problems(
+    objects: ApplicationObjects, settings: PyjmsSettings, problems: Problems
+) -> None:
     """Add the problems of URLs, mapped classes, listeners and durable subscriptions in settings."""
     known = len(problems.found)
-    for path, provide in _brokers(container, settings):
+    for path, provide in _brokers(objects, settings):
         with _collect_at(path, settings, problems):
             _check_transport(provide())
     for type_id, name in settings.jms.converter.type_id_mappings.items():
@@ -466,14 +472,14 @@ def add_settings_problems(container: Any, settings: PyjmsSettings, problems: Pro
         for key, check in _text_checks(*texts).items():
             with _collect_at(("listeners", name, key), settings, problems):
                 check()
-    for provider in container.providers.values():
+    for provider in objects.providers.values():
         if getattr(provider, "provides", None) is PyjmsSettings.bind_app:
             with problems.caught():
                 provider()
     if len(problems.found) == known and not settings.is_incomplete:
         with problems.caught():
-            container.message_converter()
-            factory = container.jms_listener_container_factory()
+            objects.message_converter()
+            factory = objects.jms_listener_container_factory()
             options = options_of(factory) or {}
             if options.get("subscription_durable"):
                 check_client_id(factory, options)
@@ -520,7 +526,7 @@ def add_repeated_ids(endpoints: Iterable[JmsListenerEndpoint], problems: Problem
             problems.add(
                 ConfigurationException(
                     f"Another endpoint is already registered with id '{endpoint.id}': "
-                    f"{_described(first)} and {_described(endpoint)} have it",
+                    f"{_describe(first)} and {_describe(endpoint)} have it",
                     hint="give each @jms_listener its own id",
                     source=source,
                     line=line,
@@ -538,7 +544,7 @@ def place_of(endpoint: JmsListenerEndpoint) -> str:
     return f"{source}:{line}: " if source else ""
 
 
-def _described(endpoint: JmsListenerEndpoint) -> str:
+def _describe(endpoint: JmsListenerEndpoint) -> str:
     """Return the destination of an endpoint, and where its handler is written."""
     source, line = _location(_listener_of(endpoint))
     return f"{endpoint.destination!r}" + (f" ({source}:{line})" if source else "")
@@ -602,9 +608,11 @@ def _check_concurrency(text: str) -> None:
         raise invalid_concurrency(text)
 
 
-def _brokers(container: Any, settings: PyjmsSettings) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _brokers(
+    objects: ApplicationObjects, settings: PyjmsSettings
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the path of each broker's URL, and a function that creates its connection factory."""
-    yield ("activemq", "broker_url"), container.native_connection_factory
+    yield ("activemq", "broker_url"), objects.native_connection_factory
     for name, broker in settings.brokers.items():
         yield ("brokers", name, "broker_url"), partial(make_client_factory, broker)
 
@@ -614,3 +622,54 @@ def _check_transport(factory: Any) -> None:
     uri = getattr(factory, "uri", None)
     if isinstance(uri, TransportURI):
         create_transport(uri)
+
+
+# --- What `pyjms check` points out in listeners that are valid, but may surprise in production.
+
+_LONG: Final = 60.0
+"""Seconds for which one message may stop a listener without a hint."""
+
+
+def hints_of(planned: PlannedListener) -> Iterator[str]:
+    """Yield the hints on a valid listener."""
+    native = native_factory(planned.factory)
+    if native is None or not planned.is_known or planned.consumes_on_receipt:
+        return  # another provider's redelivery is not known, or there is none
+    if native.options.non_blocking_redelivery or _most_consumers(planned) > 1:
+        return
+    policy = _redelivery_policy(planned, native)
+    seconds = policy.total_delay()
+    if seconds > _LONG:
+        times = policy.maximum_redeliveries
+        yield (
+            f"{place_of(planned.endpoint)}Listener {planned.name}: a message that keeps failing "
+            f"stops its only consumer for {_duration_text(seconds)} "
+            f"({'no maximum of' if times < 0 else times} redeliveries), and the "
+            "messages behind it wait: fewer or shorter retries, a dead_letter queue with a "
+            "redrive, more concurrency, or activemq.non_blocking_redelivery"
+        )
+
+
+def _most_consumers(planned: PlannedListener) -> int:
+    options = planned.options
+    text = planned.endpoint.concurrency
+    if text is None and planned.is_durable:
+        return 1
+    text = text or options.get("concurrency")
+    if text is not None:
+        return parse_concurrency(text)[1]
+    names = ("concurrent_consumers", "max_concurrent_consumers")
+    return max(int(options.get(name, 1)) for name in names)
+
+
+def _redelivery_policy(planned: PlannedListener, native: Any) -> RedeliveryPolicy:
+    """Return the policy of the listener's messages, as its container will set it."""
+    endpoint = planned.endpoint
+    destination = parse_destination(endpoint.destination, planned.kind)
+    policy: RedeliveryPolicy = native.redelivery_policy_map.entry_for(destination)
+    policy = endpoint.redelivery_policy or planned.options.get("redelivery_policy") or policy
+    return policy if endpoint.retry is None else endpoint.retry.apply(policy)
+
+
+def _duration_text(seconds: float) -> str:
+    return "ever" if seconds == math.inf else f"{timedelta(seconds=round(seconds))}"

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from dependency_injector import providers
-
 from pyjms.app.brokers import ByBroker
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.listener.container import AbstractMessageListenerContainer
@@ -33,6 +31,7 @@ from pyjms.template.interceptors import (
 from pyjms.template.template import JmsTemplate
 
 if TYPE_CHECKING:
+    from pyjms.app.objects import ApplicationObjects
     from pyjms.observability.asgi import Exposition
 
 GROUP: Final = "pyjms.interceptors"
@@ -42,7 +41,7 @@ class ApplicationInterceptors:
     """The interceptors of all handlers and all sends of one application.
 
     Args:
-        container: the application container; its interceptors come first.
+        objects: those of the application; its container's interceptors come first.
         handlers: the interceptors around handlers.
         sends: the interceptors around sends.
 
@@ -52,19 +51,19 @@ class ApplicationInterceptors:
 
     def __init__(
         self,
-        container: Any,
+        objects: ApplicationObjects,
         handlers: Iterable[HandlerInterceptor],
         sends: Iterable[SendInterceptor],
     ) -> None:
-        self._instrumentations: list[Instrumentation] = list(container.instrumentations())
-        logs = container.settings().logging
+        self._objects = objects
+        self._instrumentations: list[Instrumentation] = list(objects.instrumentations())
+        logs = objects.settings().logging
         self.log_context: Any = logs.format == "json"
         """Whether the log records of handlers have the message's ids."""
         self.log_tracebacks: Any = logs.tracebacks
         """Whether the first failure of each message is logged with its traceback."""
-        self._handlers = named_interceptors([*container.interceptors(), *handlers])
-        self._sends = named_interceptors([*container.send_interceptors(), *sends])
-        container.send_interceptors.override(providers.Object(self._sends))
+        self._handlers = named_interceptors([*objects.interceptors(), *handlers])
+        objects.put("send_interceptors", named_interceptors([*objects.send_interceptors(), *sends]))
 
     def chain_of(self, container: AbstractMessageListenerContainer) -> list[HandlerInterceptor]:
         """Return the complete chain of a listener, with the interceptors of its container."""
@@ -80,12 +79,12 @@ class ApplicationInterceptors:
         if added:
             container.settlement_interceptors = [*added, *container.settlement_interceptors]
 
-    def add_to_templates(self, container: Any) -> None:
+    def add_to_templates(self) -> None:
         """Add the interceptors to templates that replace the container's own templates."""
-        surround = container.template_interceptors()
-        templates = container.jms_templates()
+        surround = self._objects.template_interceptors()
+        templates = self._objects.jms_templates()
         known = templates.created if isinstance(templates, ByBroker) else templates.values()
-        for template in (container.jms_template(), *known):
+        for template in (self._objects.jms_template(), *known):
             surround.apply_to(template)
 
     @property
@@ -104,10 +103,10 @@ class ApplicationInterceptors:
         for each in self._instrumentations:
             each.detach()
 
-    def chain_of_replies(self, container: Any) -> InterceptorChain[SendInterceptor] | None:
+    def chain_of_replies(self) -> InterceptorChain[SendInterceptor] | None:
         """Return the send chain of handlers' replies: that of the application's template."""
-        chain: InterceptorChain[SendInterceptor] | None = container.jms_template().send_chain
-        return chain
+        template: JmsTemplate = self._objects.jms_template()
+        return template.send_chain
 
 
 class TemplateInterceptors:

@@ -127,11 +127,11 @@ class ApplicationResources:
         `injected` are the providers of its parameters, and whether the marker is `Closing[...]`.
         """
         pairs = list(injected)
-        closed = self._needed(
+        closed = self._find_needed(
             (provider for provider, is_closed in pairs if is_closed), only_nearest=True
         )
         self._of_messages |= dict.fromkeys(closed)
-        needed = self._needed(provider for provider, _ in pairs)
+        needed = self._find_needed(provider for provider, _ in pairs)
         return MessageResources(self, needed, in_thread=in_thread) if needed else None
 
     def of_messages(self, needed: Iterable[Any]) -> list[tuple[Any, str]]:
@@ -181,13 +181,13 @@ class ApplicationResources:
     def _names(self) -> dict[Any, str]:
         """Return the container's resources with their names, each behind those that it needs."""
         every = _providers_of(self._container)
-        named = dict(_named(every))
+        named = dict(_with_names(every))
         return {
             each: named.get(each, getattr(each.provides, "__name__", ""))
-            for each in self._needed(every.values())
+            for each in self._find_needed(every.values())
         }
 
-    def _needed(self, needing: Iterable[Any], *, only_nearest: bool = False) -> list[Any]:
+    def _find_needed(self, needing: Iterable[Any], *, only_nearest: bool = False) -> list[Any]:
         """Return the resources that providers need, each behind those that it needs itself.
 
         With `only_nearest`, without those that only other resources need.
@@ -214,11 +214,11 @@ class ApplicationResources:
         return list(found)
 
 
-def _named(found: dict[str, Any], prefix: str = "") -> Iterator[tuple[Any, str]]:
+def _with_names(found: dict[str, Any], prefix: str = "") -> Iterator[tuple[Any, str]]:
     for name, provider in found.items():
         yield provider, prefix + name
         if isinstance(provider, providers.Container):
-            yield from _named(_providers_of(provider), f"{prefix}{name}.")
+            yield from _with_names(_providers_of(provider), f"{prefix}{name}.")
 
 
 def _providers_of(container: Any) -> dict[str, Any]:

@@ -14,17 +14,17 @@ from __future__ import annotations
 import copy
 import inspect
 import typing
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, Unpack
-
-from dependency_injector import containers, providers
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from pyjms.app.brokers import (
     ContainerFactories,
     close_all,
     hold_embedded_broker,
+    native_factory,
     probed_factories,
     redelivery_policy_of,
     start_pools,
@@ -38,20 +38,17 @@ from pyjms.app.checks import (
     add_unknown_overrides,
     check_reply_destination,
     handler_name,
+    hints_of,
     repeated_subscriptions,
 )
-from pyjms.app.container import (
-    ApplicationContainer,
-    Injection,
+from pyjms.app.interceptors import ApplicationInterceptors, named_interceptors
+from pyjms.app.lifecycle import Hook, hook_kind
+from pyjms.app.objects import (
+    ApplicationObjects,
     endpoint_settings,
-    make_container,
     provider_names,
     spread_attempts,
 )
-from pyjms.app.hints import hints_of
-from pyjms.app.interceptors import ApplicationInterceptors, named_interceptors
-from pyjms.app.lifecycle import Hook, hook_kind
-from pyjms.app.resources import ApplicationResources
 from pyjms.app.schedules import Schedules, resolved_schedule
 from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException, JMSException
@@ -84,6 +81,16 @@ from pyjms.support.messaging import SimpleJmsHeaderMapper
 from pyjms.template.interceptors import HandlerInterceptor, SendInterceptor
 from pyjms.template.template import JmsTemplate
 from pyjms.template.workers import own_worker
+
+if TYPE_CHECKING:
+    from dependency_injector import containers
+
+    from pyjms.app.container import ApplicationContainer, Injection
+    from pyjms.app.resources import ApplicationResources
+    from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
+
+Injector: TypeAlias = Callable[[InjectionMarker], Callable[[], object]]
+"""Returns the function that supplies the object of a marker to one handler or hook."""
 
 
 class ProvidedInstance:
@@ -253,7 +260,9 @@ def _instance_of(module: ModuleType, kind: type) -> str:
     return names[0] if names else f"{kind.__name__}(...)"
 
 
-def with_provided_instances(targets: Iterable[object], container: Any) -> list[object]:
+def with_provided_instances(
+    targets: Iterable[object], providers: Mapping[str, Any]
+) -> list[object]:
     """Return the targets, with each class that has a provider replaced by a ProvidedInstance.
 
     Classes with handlers in modules among the targets are treated in the same way, unless an
@@ -266,12 +275,12 @@ def with_provided_instances(targets: Iterable[object], container: Any) -> list[o
     found: list[object] = []
     for target in targets:
         if isinstance(target, type):
-            found.append(_provided_instance(target, container) or target)
+            found.append(_provided_instance(target, providers) or target)
             continue
         found.append(target)
         if isinstance(target, ModuleType):
             kinds = (kind for kind in marked_classes(target) if not _is_among(kind, targets))
-            found.extend(filter(None, (_provided_instance(kind, container) for kind in kinds)))
+            found.extend(filter(None, (_provided_instance(kind, providers) for kind in kinds)))
     return found
 
 
@@ -292,8 +301,8 @@ def _is_among(kind: type, targets: Iterable[object]) -> bool:
     return any(target is kind or isinstance(target, kind) for target in targets)
 
 
-def _provided_instance(kind: type, container: Any) -> ProvidedInstance | None:
-    found = dict(_providers_of(kind, container))
+def _provided_instance(kind: type, providers: Mapping[str, Any]) -> ProvidedInstance | None:
+    found = dict(_providers_of(kind, providers))
     if len(found) > 1:
         raise ConfigurationException(
             f"The container has several providers of {kind.__qualname__}: {', '.join(found)}",
@@ -304,23 +313,23 @@ def _provided_instance(kind: type, container: Any) -> ProvidedInstance | None:
     return None
 
 
-def _providers_of(kind: type, container: Any) -> Iterator[tuple[str, Any]]:
-    for name, provider in container.providers.items():
+def _providers_of(kind: type, providers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, provider in providers.items():
         supplied = _class_of(provider)
         if supplied is not None and issubclass(supplied, kind):
             yield name, provider
 
 
 def _class_of(provider: Any) -> type | None:
+    from dependency_injector import providers  # noqa: PLC0415 - only called with one
+
     if isinstance(provider, providers.Object):
         return type(provider())
     supplied = getattr(provider, "cls", None)
     return supplied if inspect.isclass(supplied) else None
 
 
-def hook_call(
-    function: Callable[..., Any], injector: Callable[[InjectionMarker], Callable[[], object]]
-) -> Callable[[], Any]:
+def hook_call(function: Callable[..., Any], injector: Injector) -> Callable[[], Any]:
     """Return a function without arguments that calls a hook.
 
     Raises:
@@ -337,7 +346,7 @@ def hook_call(
 def _suppliers_of(
     function: Callable[..., Any],
     parameters: Iterable[inspect.Parameter],
-    injector: Callable[[InjectionMarker], Callable[[], object]],
+    injector: Injector,
 ) -> dict[str, Callable[[], object]]:
     """Return the suppliers of these parameters, which are `Provide[...]` or have defaults.
 
@@ -387,7 +396,11 @@ def _not_supplied(hook: Callable[..., Any], parameter: inspect.Parameter) -> Con
 
 
 def configured_registrar(
-    targets: Iterable[object], injection: Injection, problems: Problems
+    targets: Iterable[object],
+    injector: Callable[[Callable[..., Any]], Injector],
+    problems: Problems,
+    *,
+    is_partial: bool,
 ) -> JmsListenerEndpointRegistrar:
     """Return a registrar after all configurers among the targets were called with it."""
     registrar = JmsListenerEndpointRegistrar()
@@ -395,13 +408,13 @@ def configured_registrar(
     for _, function in sorted(
         ((order, each) for order, each in found if order is not None), key=lambda pair: pair[0]
     ):
-        with HandlerProblems(function, problems, is_partial=injection.is_partial).caught():
-            _call(function, registrar, injection)
+        with HandlerProblems(function, problems, is_partial=is_partial).caught():
+            _call(function, registrar, injector(function))
     return registrar
 
 
 def _call(
-    function: Callable[..., Any], registrar: JmsListenerEndpointRegistrar, injection: Injection
+    function: Callable[..., Any], registrar: JmsListenerEndpointRegistrar, injector: Injector
 ) -> None:
     if inspect.iscoroutinefunction(function):
         raise ConfigurationException(
@@ -414,7 +427,7 @@ def _call(
             f"Configurer {function.__qualname__} takes no registrar",
             hint="write def name(registrar: JmsListenerEndpointRegistrar) -> None",
         )
-    services = _suppliers_of(function, parameters[1:], injection.injector(function))
+    services = _suppliers_of(function, parameters[1:], injector)
     bound_to_instance(function)(registrar, **{name: get() for name, get in services.items()})
 
 
@@ -432,10 +445,10 @@ class Wiring:
     ) -> None:
         self.targets: list[object] = targets
         """Modules, handlers and instances; `register` of the application adds to them."""
-        self.container: Any = make_container(container, settings)
+        self.objects: ApplicationObjects = ApplicationObjects(settings, container)
         self._settings = settings
         self.interceptors: ApplicationInterceptors = ApplicationInterceptors(
-            self.container, interceptors, send_interceptors
+            self.objects, interceptors, send_interceptors
         )
         self._error_handler = error_handler
         self.outages: Outages = Outages(settings.lifecycle.startup_timeout)
@@ -444,17 +457,31 @@ class Wiring:
             self.outages, settings.lifecycle.startup_timeout, self._template_for
         )
         """The jobs of @jms_scheduled."""
-        self._factories = ContainerFactories(self.container, settings)
+        self._factories = ContainerFactories(self.objects, settings)
         self._held: Connection | None = None
         """Keeps the main broker of the application alive, if it is embedded."""
-        self._injection = Injection(self.container, settings)
-        self.resources: ApplicationResources = ApplicationResources(self.container)
-        """The `Resource` providers of the container."""
         self.registrar: JmsListenerEndpointRegistrar = JmsListenerEndpointRegistrar()
         """The settings and endpoints of the configurers."""
         self._is_partial = False
         """Whether only checks that do not depend on the settings are made: they are not valid."""
         self._read_headers = SimpleJmsHeaderMapper().to_headers
+
+    @cached_property
+    def _injection(self) -> Injection:
+        from pyjms.app.container import Injection  # noqa: PLC0415 - for programs with providers
+
+        return Injection(self.objects.container, self._settings, lambda: self._is_partial)
+
+    def _injector(self, function: Callable[..., Any]) -> Injector:
+        blocking = not inspect.iscoroutinefunction(function)
+        return lambda marker: self._injection.supply(marker, blocking=blocking)
+
+    @cached_property
+    def _resources(self) -> ApplicationResources:
+        """The `Resource` providers of the container."""
+        from pyjms.app.resources import ApplicationResources  # noqa: PLC0415 - as above
+
+        return ApplicationResources(self.objects.container)
 
     def check(self) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
         """Return the endpoints and the hooks, if they and the settings are valid.
@@ -474,7 +501,6 @@ class Wiring:
         """
         self.find_settings_problems(problems)
         self._is_partial = self._settings.is_incomplete or bool(problems)
-        self._injection.is_partial = self._is_partial
         if self._is_partial:
             problems.unchecked.append(
                 "container factories, client ids and durable subscriptions of listeners, and "
@@ -492,7 +518,7 @@ class Wiring:
 
     def find_settings_problems(self, problems: Problems) -> None:
         """Add all problems of the settings."""
-        add_settings_problems(self.container, self._settings, problems)
+        add_settings_problems(self.objects, self._settings, problems)
 
     def require_work(self) -> None:
         """Refuse an application that has neither listeners nor hooks.
@@ -501,7 +527,7 @@ class Wiring:
             ConfigurationException: it has none; the text says what was searched for.
         """
         targets = self._provided_targets()
-        has_listeners = len(self.container.listener_registry()) > 0
+        has_listeners = len(self.objects.listener_registry()) > 0
         if not has_listeners and not any(map(is_work, functions(targets))):
             raise nothing_to_run(targets)
 
@@ -517,14 +543,16 @@ class Wiring:
         return endpoints
 
     def _provided_targets(self) -> list[object]:
-        return with_provided_instances(self.targets, self.container)
+        return with_provided_instances(self.targets, self.objects.providers)
 
     def _valid_endpoints(
         self, targets: list[object], problems: Problems
     ) -> list[JmsListenerEndpoint]:
         endpoints: list[JmsListenerEndpoint] = []
         ids: set[str] = set()
-        self.registrar = configured_registrar(targets, self._injection, problems)
+        self.registrar = configured_registrar(
+            targets, self._injector, problems, is_partial=self._is_partial
+        )
         self._factories.start_again(self.registrar)
         for handler, mark in (*marked_handlers(targets), *self.registrar.handlers):
             found = HandlerProblems(handler, problems, is_partial=self._is_partial)
@@ -559,7 +587,7 @@ class Wiring:
             kind = hook_kind(function)
             if kind is not None:
                 with HandlerProblems(function, problems, is_partial=self._is_partial).caught():
-                    call = hook_call(function, self._injection.injector(function))
+                    call = hook_call(function, self._injector(function))
                     hooks.append((kind, function.__qualname__, call))
         return hooks
 
@@ -579,7 +607,7 @@ class Wiring:
 
     def _template_for(self, factory: ConnectionFactory) -> JmsTemplate:
         """Return a copy of the application's template for another connection factory."""
-        template: JmsTemplate = copy.copy(self.container.jms_template())
+        template: JmsTemplate = copy.copy(self.objects.jms_template())
         template.connection_factory = factory
         return template
 
@@ -587,7 +615,7 @@ class Wiring:
         self, containers: Callable[[], Iterable[AbstractMessageListenerContainer]]
     ) -> None:
         """Make the application's resolver warn if virtual topics are used as queues."""
-        resolver = self.container.destination_resolver()
+        resolver = self.objects.destination_resolver()
         if isinstance(resolver, SimpleDestinationResolver):
             resolver.queues_of_listeners = lambda: {
                 container.bean_name or container.destination_description: (
@@ -599,31 +627,49 @@ class Wiring:
 
     def probed_factories(self) -> dict[str, ConnectionFactory]:
         """Return the connection factories of the brokers that health checks probe."""
-        return probed_factories(self.container, self._settings)
+        return probed_factories(self.objects, self._settings)
 
     def use_registry_of_registrar(self) -> None:
         """Use the registry that a configurer has set, if one has."""
         own = self.registrar.endpoint_registry
         if own is not None:
-            self.container.listener_registry.override(providers.Object(own))
+            self.objects.put("listener_registry", own)
 
     async def start_pools(self) -> None:
         """Allow the use of the pools, and open their first connections; failures are logged."""
-        self.interceptors.add_to_templates(self.container)
+        self.interceptors.add_to_templates()
         if self._held is None:
-            self._held = await hold_embedded_broker(self.container)
-        await start_pools(self.container)
+            self._held = await hold_embedded_broker(self.objects)
+        await start_pools(self.objects)
+
+    def native_factory(self, endpoint: JmsListenerEndpoint) -> ClientConnectionFactory | None:
+        """Return the client's factory for the broker of an endpoint; None: another provider's."""
+        return native_factory(self._factories.of(endpoint))
+
+    async def open_resources(self) -> None:
+        """Open the `Resource` providers of the container, if there is one.
+
+        Raises:
+            Exception: the function of a resource raised it.
+        """
+        if self.objects.has_container:
+            await self._resources.open()
+
+    async def close_resources(self, seconds: float) -> None:
+        """Close the container's resources within `seconds`; failures are logged."""
+        if self.objects.has_container:
+            await self._resources.close(seconds)
 
     async def close_factories(self) -> None:
         """Close the connections kept by connection factories and container factories."""
-        await close_all(self.container, self._factories.used)
+        await close_all(self.objects, self._factories.used)
         held, self._held = self._held, None
         if held is not None:
             await held.close()
 
     def describe_brokers(self, containers: Iterable[AbstractMessageListenerContainer]) -> str:
         """Return the URLs of the main broker and the containers' brokers, without credentials."""
-        main = self.container.native_connection_factory()
+        main = self.objects.native_connection_factory()
         used = {self.outages.of(each.require_connection_factory()).broker for each in containers}
         return ", ".join([str(main), *sorted(used - {self.outages.of(main).broker})])
 
@@ -725,13 +771,13 @@ class Wiring:
             endpoint = self._endpoint(handler, mark_of(*destinations, **options), found)
         problems.raise_all()
         assert endpoint is not None
-        registry: JmsListenerEndpointRegistry = self.container.listener_registry()
+        registry: JmsListenerEndpointRegistry = self.objects.listener_registry()
         return await registry.register_and_start(endpoint, self.make_container)
 
     def _listener(
         self, endpoint: MethodJmsListenerEndpoint, container: AbstractMessageListenerContainer
     ) -> Callable[..., Any]:
-        converter = container.message_converter or self.container.message_converter()
+        converter = container.message_converter or self.objects.message_converter()
         destination = send_to_destination(endpoint.handler)
         replies = ReplySender(
             converter,
@@ -740,7 +786,7 @@ class Wiring:
             ),
             pub_sub_domain=container.reply_pub_sub_domain,
             qos=container.reply_qos_settings,
-            send_chain=self.interceptors.chain_of_replies(self.container),
+            send_chain=self.interceptors.chain_of_replies(),
             listener=f"Listener {endpoint.id}",
         )
         container.reply_sender = replies
@@ -770,7 +816,7 @@ class Wiring:
         options: dict[str, Any] = {
             "converter": converter or self._converter(),
             "read_headers": self._read_headers,
-            "injector": self._injection.injector(handler),
+            "injector": self._injector(handler),
             "session_types": _session_types(handler),
             "resolvers": self.registrar.argument_resolvers,
             "fields": fields,
@@ -795,16 +841,16 @@ class Wiring:
     def _with_resources(self, listener: HandlerListener) -> HandlerListener:
         markers = [each.injection for each in listener.parameters if each.injection is not None]
         if markers:
-            injected = [self._injection.injected(marker) for marker in markers]
+            injected = [self._injection.provider_and_closing(marker) for marker in markers]
             in_thread = not listener.is_coroutine
-            scope = self.resources.scope_of(injected, in_thread=in_thread)
+            scope = self._resources.scope_of(injected, in_thread=in_thread)
             if scope is not None:
                 listener.surround(scope.around)
         return listener
 
     def _converter(self) -> Any:
         # in a partial check, the application's converter may be what cannot be created
-        return DefaultMessageConverter() if self._is_partial else self.container.message_converter()
+        return DefaultMessageConverter() if self._is_partial else self.objects.message_converter()
 
 
 def _batch_size(mark: JmsListenerMark, settings: PyjmsSettings) -> int | None:

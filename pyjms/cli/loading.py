@@ -285,13 +285,13 @@ def _marked_files(folder: Path) -> list[Path]:
             found.append(file)
     if not found:
         raise ConfigurationException(
-            f"There are no listeners, pipelines or applications in {described([str(folder)])}",
+            f"There are no listeners, pipelines or applications in {targets_text([str(folder)])}",
             hint="name a module, or the folder with the modules",
         )
     return found
 
 
-def described(targets: Sequence[str]) -> str:
+def targets_text(targets: Sequence[str]) -> str:
     """Return what was checked, for a sentence."""
     names = ["this folder" if Path(each).resolve() == Path.cwd() else each for each in targets]
     return " and ".join(names) or "the settings"
@@ -361,7 +361,7 @@ def report(problems: Problems) -> None:
         for hint in problems.hints:
             typer.echo(f"pyjms: hint: {hint}", err=True)
         return
-    found = ConfigurationException.joined(problems.found).problems
+    found = ConfigurationException.join(problems.found).problems
     for problem in found:
         for line in str(problem).splitlines():
             typer.echo(f"pyjms: {line}", err=True)

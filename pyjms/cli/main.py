@@ -369,7 +369,7 @@ def run(
         )
     if as_worker is None and max_memory is not None:
         raise ConfigurationException("--max-memory needs --workers", hint="add --workers 1")
-    from pyjms.cli.embedded_port import open_port
+    from pyjms.app.brokers import open_port
     from pyjms.cli.loading import import_modules, load_application, pipelines_in
 
     write_whole_lines()
@@ -412,10 +412,10 @@ def check(
     Prints a line for each problem, with file and line, and their number; the exit code is then 1.
     """
     del profiles  # the option's callback has chosen them
-    from pyjms.cli.loading import check_targets, described, report
+    from pyjms.cli.loading import check_targets, report, targets_text
 
     report(check_targets(targets or (), config))
-    typer.echo(f"No problems found in {described(targets or ())}.")
+    typer.echo(f"No problems found in {targets_text(targets or ())}.")
 
 
 @app.command()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
@@ -13,6 +15,7 @@ from pyjms.cli.options import (
     BodyFile,
     Delay,
     DestinationArgument,
+    DryRun,
     Headers,
     Json,
     MessageTimeout,
@@ -22,12 +25,21 @@ from pyjms.cli.options import (
     TimeToLive,
     UrlOption,
     User,
+    Yes,
     factory_for,
     flag,
     limit_option,
     read_destination,
 )
-from pyjms.cli.terminal import ExitCode, one_line_errors, plural, progress
+from pyjms.cli.terminal import (
+    ExitCode,
+    ask,
+    browsed_number,
+    has_to_tell,
+    one_line_errors,
+    plural,
+    progress,
+)
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue
 from pyjms.runtime.distribution import optional
@@ -35,6 +47,7 @@ from pyjms.runtime.distribution import optional
 if TYPE_CHECKING:
     from pyjms.cli.messages import Acknowledgement
     from pyjms.jms.message import Message
+    from pyjms.template.redrive import Redriven
 
 
 def send(
@@ -270,31 +283,37 @@ def redrive(
     selector: Selector = None,
     limit: Annotated[int | None, limit_option("Send")] = None,
     timeout: MessageTimeout = 1.0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
-    """Send dead letters back to their original destinations, on any broker that speaks OpenWire.
+    """Send dead letters back to where they came from, after a confirmation, on any broker.
 
-    Each message is moved in a transaction of its own. Prints the number of messages sent to each
-    destination. The exit code is 1 if messages were left because their original destination is not
-    known.
+    The question, and --dry-run, count what the broker lets clients browse. Each message is moved in
+    a transaction of its own. Prints the number of messages sent to each destination. The exit code
+    is 1 if messages were left because their original destination is not known.
     """
     import anyio
 
+    from pyjms.template.redrive import plan_redrive
     from pyjms.template.redrive import redrive as redrive_all
     from pyjms.template.template import JmsTemplate
 
     with one_line_errors("redrive"):
         target = None if to is None else read_destination(to)
-        factory = factory_for(url, user, password_file)
-        done = anyio.run(
-            lambda: redrive_all(
-                JmsTemplate(factory),
-                queue,
-                destination=target,
-                selector=selector,
-                limit=limit,
-                timeout=timeout,
-            )
-        )
+        template = JmsTemplate(factory_for(url, user, password_file))
+
+        def run(function: Callable[..., Awaitable[Redriven]], **options: float) -> Redriven:
+            call = partial(function, destination=target, selector=selector, limit=limit, **options)
+            return anyio.run(call, template, queue)
+
+        if has_to_tell(yes=yes, dry_run=dry_run):
+            planned = run(plan_redrive)
+            details = [f"{count} to {name}" for name, count in planned.by_destination.items()]
+            if planned.left:
+                details.append(f"{len(planned.left)} stay: their original destination is not known")
+            number = browsed_number(planned.count)
+            ask(f"Send {number} of {queue} back", details, dry_run=dry_run)
+        done = run(redrive_all, timeout=timeout)
         for name, count in sorted(done.by_destination.items()):
             typer.echo(f"{plural(count, 'message')} sent to {name}")
         if not done.count:

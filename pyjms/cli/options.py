@@ -175,6 +175,12 @@ def limit_option(what: str) -> Any:
     return typer.Option("--limit", "-n", min=1, help=f"{what} at most this number of messages.")
 
 
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Only print what would be changed, with numbers.")
+]
+
+
 def flag(name: str, text: str) -> Any:
     """Return an option that is on or off; `text` is its help."""
     return typer.Option(name, help=text)

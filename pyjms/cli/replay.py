@@ -55,7 +55,8 @@ def replay(
     The handler's listener is not started, its result is printed instead of sent, and what it sends
     with its session is rolled back; anything else that it does is done. Start-up and shutdown hooks
     run. Interceptors do not, and a batch handler gets a batch of one. Without --url, the broker and
-    its user are those of the application's settings. The exit code is 1 if the handler raises.
+    its user are those of the listener, by the application's settings. The exit code is 1 if the
+    handler raises.
     """
     import anyio
 
@@ -70,7 +71,7 @@ def replay(
             raise ConfigurationException(f"{found} cannot be read", hint="topics keep no messages")
         application = load_application([module], config)
         endpoint = _endpoint_of(application, name)
-        factory = _factory_of(application, url, user, password_file)
+        factory = _factory_of(application, endpoint, url, user, password_file)
         error = anyio.run(_run, application, endpoint, factory, found, message_id)
     if error is None:
         return
@@ -85,15 +86,18 @@ def replay(
 
 
 def _factory_of(
-    application: JmsApplication, url: str | None, user: str | None, password_file: Path | None
+    application: JmsApplication,
+    endpoint: MethodJmsListenerEndpoint,
+    url: str | None,
+    user: str | None,
+    password_file: Path | None,
 ) -> ConnectionFactory:
-    """Return the factory of the options; without a URL, of the broker in the settings."""
-    broker = application.settings.activemq
-    if url is None and not broker.is_embedded:
+    """Return the factory of the options; without a URL, of the listener's broker."""
+    native = application.wiring.native_factory(endpoint)
+    if url is None and native is not None and native.uri.scheme != "vm":
         if user is None and password_file is None:
-            native: ConnectionFactory = application.wiring.container.native_connection_factory()
             return native
-        url = broker.effective_broker_url()
+        url = native.uri.with_secrets()
     return factory_for(url, user, password_file)
 
 
@@ -137,7 +141,7 @@ async def _run(
             )
         await wiring.start_pools()
         try:
-            await wiring.resources.open()
+            await wiring.open_resources()
             await run_startup(hooks)
             listener = wiring.make_container(endpoint).message_listener
             assert isinstance(listener, HandlerListener), "that of a handler"
@@ -145,7 +149,7 @@ async def _run(
         finally:
             await session.rollback()
             await run_shutdown(hooks, application.stop_timeout)
-            await wiring.resources.close(application.stop_timeout)
+            await wiring.close_resources(application.stop_timeout)
             await wiring.close_factories()
 
 

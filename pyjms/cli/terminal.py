@@ -1,4 +1,4 @@
-"""Output of the command line: errors in one line, tables, progress of long operations.
+"""Output of the command line: errors in one line, tables, questions, progress of long operations.
 
 Results go to standard output, everything else to standard error. Progress is a bar on a terminal
 and an occasional line otherwise.
@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Final
 
@@ -19,18 +20,6 @@ import typer
 
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.runtime.logging import escape_control_characters
-
-__all__ = [
-    "ExitCode",
-    "UserCodeFailed",
-    "in_bytes",
-    "json_line",
-    "one_line_errors",
-    "plural",
-    "progress",
-    "safe_text",
-    "table",
-]
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _LINES: Final = 10
@@ -106,6 +95,64 @@ def in_bytes(size: int) -> str:
 def plural(count: int, word: str) -> str:
     """Return `1 message`, `2 messages`."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def time_text(milliseconds: int) -> str:
+    """Return a time in milliseconds since 1970 as `2026-01-31 06:00:00`, UTC."""
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def duration_text(milliseconds: int) -> str:
+    """Return a duration as options are written: `250ms`, `90s`, `1h`."""
+    for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if milliseconds and milliseconds % size == 0:
+            return f"{milliseconds // size}{unit}"
+    return f"{milliseconds}ms"
+
+
+_BROWSABLE: Final = 400
+"""The messages of a queue that a broker lets a browser see (maxBrowsePageSize)."""
+
+
+def browsed_number(count: int, word: str = "message") -> str:
+    """Return the number of messages that were found by browsing, of which there may be more."""
+    return f"{'at least ' if count >= _BROWSABLE else ''}{plural(count, word)}"
+
+
+def has_to_tell(*, yes: bool, dry_run: bool) -> bool:
+    """Return whether a command must find out and tell with `ask` what it would change.
+
+    Raises:
+        ConfigurationException: it has to ask, but standard input is not a terminal.
+    """
+    if dry_run or yes:
+        return dry_run
+    if not sys.stdin.isatty():
+        raise ConfigurationException(
+            "This needs a confirmation, but standard input is not a terminal",
+            hint="add --yes, or --dry-run to see what it would change",
+        )
+    return True
+
+
+def ask(change: str, details: Iterable[str] = (), *, dry_run: bool) -> None:
+    """Tell what a command would change, with its number, and ask; exit if it must not.
+
+    Every command that changes more than the one thing that it is given calls it.
+
+    Args:
+        change: as in `Delete 2 queues with 5 messages`.
+        details: lines, such as the queues.
+        dry_run: do not ask, and exit with code 0.
+    """
+    for line in details:
+        typer.echo(f"  {line}", err=not dry_run)
+    if dry_run:
+        typer.echo(f"{change}: not done (--dry-run)")
+        raise typer.Exit
+    if not typer.confirm(f"{change}?", err=True):
+        typer.echo("nothing was changed", err=True)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @contextmanager

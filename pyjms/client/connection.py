@@ -710,7 +710,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self.consumers.clear()
         self._last_dispatch = (None, None)
         if self.stats is not None:
-            self.stats.closed()
+            self.stats.close()
 
 
 def _session_mode(transacted: bool, value: AcknowledgeMode | int) -> AcknowledgeMode:

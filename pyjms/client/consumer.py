@@ -1397,7 +1397,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer, ListenerTarget):
         self.update_flow()
         self.wake_receivers()
         if self.stats is not None:
-            self.stats.closed()
+            self.stats.close()
 
     def mark_failed(self, failure: JMSException) -> None:
         """Make every further call raise the connection's failure; do not wake anything."""

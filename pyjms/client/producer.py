@@ -566,7 +566,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
             self.window.size = 0
             self.window.open()
         if self.stats is not None:
-            self.stats.closed()
+            self.stats.close()
 
     def mark_failed(self, failure: JMSException) -> None:
         """Make every further call raise the connection's failure."""

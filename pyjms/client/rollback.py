@@ -57,7 +57,7 @@ from pyjms.runtime.logging import (
     last_frame,
     log_fields,
     one_line,
-    shortened,
+    shorten,
 )
 from pyjms.wire.openwire.commands import MessageDispatch, Throwable
 
@@ -288,7 +288,7 @@ def _as_throwable(error: BaseException) -> Throwable:
     name = kind.__qualname__
     if kind.__module__ != "builtins":
         name = f"{kind.__module__}.{name}"
-    return Throwable(name, shortened(error_text(error), _LONGEST_TEXT))
+    return Throwable(name, shorten(error_text(error), _LONGEST_TEXT))
 
 
 class RefusalLog:

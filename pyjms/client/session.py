@@ -1048,7 +1048,7 @@ class ActiveMQSession(api.Session):
         self._producers.clear()
         self._browsers.clear()
         if self.stats is not None:
-            self.stats.closed()
+            self.stats.close()
         return last
 
     async def end_tasks(self) -> None:

@@ -143,4 +143,4 @@ class Problems:
     def raise_all(self) -> None:
         """Raise one ConfigurationException with all problems, if there are any."""
         if self.found:
-            raise ConfigurationException.joined(self.found)
+            raise ConfigurationException.join(self.found)

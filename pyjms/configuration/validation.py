@@ -42,11 +42,11 @@ def validate(
         made = model.model_validate(document.values)
     except ValidationError as error:
         _add_lines(error, model, document, translate, found)
-        raise ConfigurationException.joined(found.found) from None
+        raise ConfigurationException.join(found.found) from None
     except ConfigurationException as error:  # raised by a validator, without the value's path
         if not found:
             raise
-        raise ConfigurationException.joined(found.found) from error
+        raise ConfigurationException.join(found.found) from error
     found.raise_all()
     return made
 
@@ -74,7 +74,7 @@ def valid_part(model: type[M], document: Document, translate: Translate, problem
                 ]
             removed = [_remove(values, path) for path in paths]
             if not any(removed):
-                raise ConfigurationException.joined(problems.found) from None
+                raise ConfigurationException.join(problems.found) from None
         is_first = False
 
 

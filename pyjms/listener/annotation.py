@@ -21,30 +21,6 @@ from pyjms.runtime.clock import check_seconds
 from pyjms.runtime.keywords import names_keywords, refuse_unknown_keywords
 from pyjms.support.retry import RetryPolicy
 
-__all__ = [
-    "MISSING",
-    "NEVER",
-    "Header",
-    "Headers",
-    "IdempotentMark",
-    "JmsListenerMark",
-    "ListenerOptions",
-    "Payload",
-    "PayloadField",
-    "Schedule",
-    "configurer_order",
-    "destination_text",
-    "idempotent",
-    "idempotent_mark",
-    "jms_listener",
-    "jms_listener_configurer",
-    "jms_scheduled",
-    "listener_marks",
-    "marking",
-    "send_to",
-    "send_to_destination",
-]
-
 T = TypeVar("T", bound=Callable[..., object] | type)
 
 

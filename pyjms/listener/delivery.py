@@ -106,14 +106,6 @@ if TYPE_CHECKING:
     from pyjms.listener.batches import Batch
     from pyjms.listener.container import LifeCycle
 
-__all__ = [
-    "Delivery",
-    "ListenerExecution",
-    "Retries",
-    "log_abandoned",
-    "marked_as_rollback_only",
-]
-
 logger: Final = get_logger(__name__)
 
 V = TypeVar("V")

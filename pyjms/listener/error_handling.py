@@ -32,7 +32,7 @@ from pyjms.errors import (
     UnreadableMessageException,
     UnsupportedOperationException,
 )
-from pyjms.runtime.logging import PACKAGE, error_text, get_logger, last_frame, one_line, shortened
+from pyjms.runtime.logging import PACKAGE, error_text, get_logger, last_frame, one_line, shorten
 
 if TYPE_CHECKING:
     from pyjms.listener.delivery import Delivery
@@ -256,5 +256,5 @@ def becomes_dead_letter(properties: ContainerProperties, delivery: Delivery) -> 
 
 
 def _one_line(error: BaseException) -> str:
-    text = shortened(one_line(error_text(error)), _LONGEST_TEXT)
+    text = shorten(one_line(error_text(error)), _LONGEST_TEXT)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -308,7 +308,7 @@ class HandlerListener:
             except ConfigurationException as error:
                 problems.append(error)
         if problems:
-            raise ConfigurationException.joined(problems)
+            raise ConfigurationException.join(problems)
         return suppliers
 
     def _is_not_payload(self, parameter: HandlerParameter) -> bool:
@@ -687,7 +687,7 @@ class _Fields:
             hint = Any if parameter.hint is inspect.Parameter.empty else parameter.validated_hint
             fields[self._attributes[parameter.name]] = (hint, Field(default, alias=name))
         if problems:
-            raise ConfigurationException.joined(problems)
+            raise ConfigurationException.join(problems)
         model = create_model(f"the fields of {listener.name}", **fields)
         self.payload = HandlerParameter("payload", model, (), MISSING, False, False, None)
         """A parameter that would get all fields."""

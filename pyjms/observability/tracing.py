@@ -44,7 +44,7 @@ from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.observability.health import Health
 from pyjms.observability.instrumentation import server_of
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.logging import error_text, one_line, shortened
+from pyjms.runtime.logging import error_text, one_line, shorten
 from pyjms.template.interceptors import (
     HandlerInterceptor,
     HandlerInvocation,
@@ -317,7 +317,7 @@ def _running(
 
 def _record_error(span: Span, error: BaseException) -> None:
     """Record an exception without the message's values that its text may quote."""
-    text = shortened(one_line(error_text(error)), _LONGEST_TEXT)
+    text = shorten(one_line(error_text(error)), _LONGEST_TEXT)
     span.set_attribute(AttributeName.ERROR_TYPE, _type_of(error))
     span.add_event("exception", {"exception.type": _type_of(error), "exception.message": text})
     span.set_status(Status(StatusCode.ERROR, text))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from sqlalchemy import Connection, delete
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -28,11 +28,8 @@ from sqlalchemy.orm import Session, scoped_session
 from pyjms.errors import ConfigurationException, Skip
 from pyjms.jms.message import Message
 from pyjms.listener.idempotency import Claim
-from pyjms.outbox.tables import INBOX
+from pyjms.outbox.tables import INBOX, OUTBOX_ID
 from pyjms.runtime import clock as _clock
-
-OUTBOX_ID: Final = "pyjms_outbox_id"
-"""The property with a message's id from its outbox, the same each time the message is sent."""
 
 Database = Session | Connection
 

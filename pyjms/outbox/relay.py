@@ -39,9 +39,7 @@ from pyjms.jms.api import Connection as ApiConnection
 from pyjms.jms.api import MessageProducer, Session
 from pyjms.jms.destination import parse_destination
 from pyjms.jms.message import BytesMessage, TextMessage
-from pyjms.outbox.inbox import OUTBOX_ID
-from pyjms.outbox.sending import DEFAULT_OUTBOX
-from pyjms.outbox.tables import OUTBOX, RELAYS
+from pyjms.outbox.tables import DEFAULT_OUTBOX, OUTBOX, OUTBOX_ID, RELAYS
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger, one_line
@@ -83,7 +81,7 @@ class OutboxRows:
     def take(self) -> Sequence[Row[Any]] | None:
         """Return the next rows, in order; None: another relay has the lock or lease.
 
-        If a lock is used and there are rows, `done` or `release` must be called next.
+        If a lock is used and there are rows, `settle` or `release` must be called next.
         """
         self.release()
         connection = self.engine.connect()
@@ -100,7 +98,7 @@ class OutboxRows:
             connection.close()
         return rows
 
-    def done(self, rows: Sequence[Row[Any]]) -> None:
+    def settle(self, rows: Sequence[Row[Any]]) -> None:
         """Delete or mark rows that were sent, and release the lock."""
         connection, self._connection = self._connection, None
         connection = connection or self.engine.connect()
@@ -291,7 +289,7 @@ class OutboxRelay:
                         session = await connection.create_session(transacted=True)
                     await self._send(session, rows)
                     with anyio.CancelScope(shield=True):  # the broker has the messages
-                        await worker.run(self._rows.done, rows)
+                        await worker.run(self._rows.settle, rows)
                         self.sent += len(rows)
                 elif until_empty:
                     return

@@ -20,15 +20,13 @@ from pyjms.jms.message import (
     StreamMessage,
     TextMessage,
 )
-from pyjms.outbox.tables import OUTBOX
+from pyjms.outbox.tables import DEFAULT_OUTBOX, OUTBOX
 from pyjms.runtime import clock as _clock
 from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
-
-DEFAULT_OUTBOX: Final = "default"
 
 _PLAIN: Final = (str, int, float, bool, type(None))
 

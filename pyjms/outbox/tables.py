@@ -54,3 +54,8 @@ RELAYS: Final = Table(
     Column("ends_at", Float, nullable=False),
 )
 """The lease of each outbox: the relay that sends its messages, and the time of expiry."""
+
+DEFAULT_OUTBOX: Final = "default"
+
+OUTBOX_ID: Final = "pyjms_outbox_id"
+"""The property with a message's id from its outbox, the same each time the message is sent."""

@@ -50,12 +50,14 @@ def optional(module: str, what: str, extra: str) -> Any:
 
 def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
     """Return the installed entry points of a group, or those of a name in it."""
-    found: EntryPoints = _installed(tuple(sys.path)).select(group=group)
+    found: EntryPoints = _read_all(tuple(sys.path)).select(group=group)
     return found if name is None else found.select(name=name)
 
 
 @functools.cache
-def _installed(_path: tuple[str, ...]) -> Any:  # before Python 3.12, not of the type EntryPoints
+def _read_all(
+    _path: tuple[str, ...],
+) -> Any:  # before Python 3.12, not of the type EntryPoints
     """Return all entry points: to read them takes as long for one group as for all."""
     # imported here: it loads the mail and zip packages, a tenth of the start-up of a client
     from importlib import metadata  # noqa: PLC0415

@@ -82,7 +82,7 @@ def escape_control_characters(text: str) -> str:
     return _CONTROL.sub(_escape, text)
 
 
-def indented(traceback: str) -> str:
+def indent(traceback: str) -> str:
     """Return a traceback with indented lines, which cannot be mistaken for log lines."""
     return "\n".join(f"    {_CONTROL_IN_LINE.sub(_escape, line)}" for line in traceback.split("\n"))
 
@@ -101,7 +101,7 @@ def _escape_record(record: logging.LogRecord) -> bool:
     exc_info = record.exc_info
     error = exc_info[1] if exc_info else None
     if exc_info and any(_CONTROL.search(error_text(each)) for each in _chain(error)):
-        record.exc_text = indented(_formatter.formatException(exc_info))
+        record.exc_text = indent(_formatter.formatException(exc_info))
     return True
 
 
@@ -160,7 +160,7 @@ def error_text(error: object) -> str:
         return f"its text is not available: {type(second).__name__}"
 
 
-def shortened(text: str, longest: int) -> str:
+def shorten(text: str, longest: int) -> str:
     """Return the text truncated to `longest` characters; a truncated text ends with `...`."""
     return text if len(text) <= longest else text[: longest - 3] + "..."
 

@@ -21,8 +21,6 @@ from pyjms.configuration.validation import valid_part
 from pyjms.errors import ConfigurationException
 from pyjms.settings.model import PyjmsSettings
 
-__all__ = ["collect_problems", "example_text", "load_settings", "settings_schema"]
-
 CONFIG_VARIABLE: Final = "PYJMS_CONFIG"
 
 _DEFAULT_PATHS: Final = ("application.yaml", "config/application.yaml")

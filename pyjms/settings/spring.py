@@ -28,8 +28,6 @@ from pyjms.configuration.yaml_writer import write_yaml
 from pyjms.errors import ConfigurationException
 from pyjms.settings.model import PyjmsSettings
 
-__all__ = ["SpringConversion", "convert_spring_file", "translate_spring_key"]
-
 OUR_NAMES: Final = frozenset(
     {
         "jms.pub_sub_domain", "jms.subscription_durable", "jms.client_id", "jms.cache.enabled",

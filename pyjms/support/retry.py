@@ -37,7 +37,7 @@ from pyjms.jms.message import (
 )
 from pyjms.runtime.clock import check_seconds
 from pyjms.runtime.keywords import constructor_names_keywords
-from pyjms.runtime.logging import error_text, one_line, shortened
+from pyjms.runtime.logging import error_text, one_line, shorten
 
 REMOTE_ERROR: Final = "pyjms_error_type"
 """Property of a reply that tells an error: the name of its type. The body is its text."""
@@ -157,7 +157,7 @@ async def send_dead_letter(
         JMSException: the broker does not accept it.
     """
     dead = sendable_copy(message)
-    text = one_line(shortened(error_text(reason), _LONGEST_TEXT))
+    text = one_line(shorten(error_text(reason), _LONGEST_TEXT))
     name = qualified_name(type(reason))
     dead.properties[FAILURE_CAUSE] = f"{name}: {text}" if text else name
     dead.properties[FAILURE_TYPE] = name
@@ -174,7 +174,7 @@ async def send_dead_letter(
 
 def error_reply(session: Session, error: BaseException) -> Message:
     """Return a reply that tells an error: its type and text, no traceback."""
-    reply = session.create_text_message(shortened(error_text(error), _LONGEST_TEXT))
+    reply = session.create_text_message(shorten(error_text(error), _LONGEST_TEXT))
     reply.properties[REMOTE_ERROR] = qualified_name(type(error))
     return reply
 

@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyjms.jms.api import MessageConsumer, Session
+from pyjms.jms.api import ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
 from pyjms.jms.message import (
     FAILURE_CAUSE,
@@ -90,16 +90,9 @@ async def redrive(
         ValueError: `limit` is less than 1, or `timeout` negative.
     """
     _clock.check_seconds("timeout", timeout)
-    if limit is not None and limit < 1:
-        raise ValueError(f"'limit' must be 1 or more: {limit}")
-    selector_or_none(selector)
-    target = parse_destination(destination) if isinstance(destination, str) else destination
-    run = _Run(parse_destination(queue), target, selector, uuid.uuid4().hex)
+    run = _run_of(queue, destination, selector, limit)
     result = Redriven()
-    factory = template.connection_factory
-    # not a caching or pooling factory, which would keep the consumers
-    factory = getattr(factory, "target_connection_factory", factory)
-    async with await factory.create_connection() as connection:
+    async with await _own_factory(template).create_connection() as connection:
         session = await connection.create_session(transacted=True)
         consumer = await run.consumer(session, result.left)
         await connection.start()
@@ -120,6 +113,55 @@ async def redrive(
                 break
             consumer = await run.consumer(session, result.left)
     return result
+
+
+async def plan_redrive(
+    template: JmsTemplate,
+    queue: str = DEFAULT_DEAD_LETTER_QUEUE,
+    *,
+    destination: str | Destination | None = None,
+    selector: str | None = None,
+    limit: int | None = None,
+) -> Redriven:
+    """Return what `redrive` would do with the messages that the broker lets a browser see.
+
+    Raises:
+        InvalidSelectorException: the selector is malformed.
+        JMSException: the broker cannot be reached.
+        ValueError: `limit` is less than 1.
+    """
+    run = _run_of(queue, destination, selector, limit)
+    result = Redriven()
+    async with await _own_factory(template).create_connection() as connection:
+        await connection.start()
+        session = await connection.create_session()
+        async with await session.create_browser(Queue(run.queue.physical_name), selector) as found:
+            async for message in found:
+                if limit is not None and result.count >= limit:
+                    break
+                wanted = run.destination_of(message)
+                if wanted is None:
+                    result.left.append(message.message_id or "")
+                else:
+                    result.by_destination[wanted.qualified_name] += 1
+    return result
+
+
+def _run_of(
+    queue: str, destination: str | Destination | None, selector: str | None, limit: int | None
+) -> _Run:
+    if limit is not None and limit < 1:
+        raise ValueError(f"'limit' must be 1 or more: {limit}")
+    selector_or_none(selector)
+    target = parse_destination(destination) if isinstance(destination, str) else destination
+    return _Run(parse_destination(queue), target, selector, uuid.uuid4().hex)
+
+
+def _own_factory(template: JmsTemplate) -> ConnectionFactory:
+    """Return a factory that is not a caching or pooling one, which would keep the consumers."""
+    factory = template.connection_factory
+    native: ConnectionFactory = getattr(factory, "target_connection_factory", factory)
+    return native
 
 
 @dataclass(frozen=True)

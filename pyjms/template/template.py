@@ -580,8 +580,8 @@ class JmsTemplate(TemplateSettings):
         `await connection_factory.destroy()` closes the connections.
         """
         # the one import from above, which the contracts name: only this method needs an
-        # application's settings and container
-        from pyjms.app.container import template_from_settings  # noqa: PLC0415
+        # application's settings and objects
+        from pyjms.app.objects import template_from_settings  # noqa: PLC0415
 
         return template_from_settings(config, profiles, broker)
 

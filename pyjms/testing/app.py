@@ -8,13 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anyio
-from dependency_injector import containers
 
 from pyjms.app.application import JmsApplication
-from pyjms.app.container import ApplicationContainer
 from pyjms.client.messages import from_command
 from pyjms.errors import (
     IllegalStateException,
@@ -41,6 +39,11 @@ from pyjms.testing.chaos import Chaos
 from pyjms.testing.clock import is_virtual, real_time
 from pyjms.testing.remote import RemoteBroker
 from pyjms.transport.uri import TransportURI
+
+if TYPE_CHECKING:
+    from dependency_injector import containers
+
+    from pyjms.app.container import ApplicationContainer
 
 
 @dataclass(frozen=True)

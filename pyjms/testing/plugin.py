@@ -92,7 +92,7 @@ def pyjms_real_broker_url(pytestconfig: pytest.Config) -> Iterator[str]:
     if not broker.startswith("container:"):
         yield broker
         return
-    from pyjms.testing.containers import broker_in_container  # noqa: PLC0415
+    from pyjms.testing.remote import broker_in_container  # noqa: PLC0415
 
     with broker_in_container(broker) as url:
         yield url

@@ -39,7 +39,7 @@ from pyjms.errors import (
 )
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
-from pyjms.runtime.logging import WarnedOnce, get_logger, shortened
+from pyjms.runtime.logging import WarnedOnce, get_logger, shorten
 from pyjms.transport.discovery import DiscoveryAgent
 from pyjms.transport.failover.brokers import FAILOVER, INFINITE, BrokerList, FailoverOptions
 from pyjms.transport.failover.connector import Connector
@@ -598,9 +598,9 @@ class DiscoveringFanout(FanoutTransport):
             return
         logger.warning(
             "%s is not used, which %s has found: %s",
-            shortened(service, _QUOTED),
+            shorten(service, _QUOTED),
             self._name,
-            shortened(str(reason), _QUOTED),
+            shorten(str(reason), _QUOTED),
         )
 
 

@@ -29,13 +29,14 @@ NEVER = """
     anyio._backends._trio dependency_injector fastapi lark opentelemetry prometheus_client
     sqlalchemy starlette tenacity trio typer werkzeug
 
-    pyjms.app.container pyjms.app.wiring pyjms.asyncapi pyjms.configuration.encryption pyjms.outbox
+    pyjms.app.container pyjms.app.objects pyjms.app.wiring pyjms.asyncapi pyjms.configuration.encryption pyjms.outbox
     pyjms.spark pyjms.testing pyjms.wire.kahadb pyjms.wire.stomp pyjms_broker
 """.split()  # noqa: SIM905 - to be read
 NOT_IN_A_RUN = """
-    anyio._backends._trio lark prometheus_client sqlalchemy tenacity trio uvicorn
+    anyio._backends._trio dependency_injector lark prometheus_client sqlalchemy tenacity trio
+    uvicorn
 
-    pyjms.asyncapi pyjms.cli.message_commands pyjms.cli.pipeline pyjms.cli.replay
+    pyjms.app.container pyjms.app.resources pyjms.asyncapi pyjms.cli.message_commands pyjms.cli.pipeline pyjms.cli.replay
     pyjms.cli.supervisor pyjms.configuration.encryption pyjms.configuration.yaml_writer
     pyjms.connection.pool pyjms.observability.asgi pyjms.observability.tracing pyjms.outbox
     pyjms.settings.spring pyjms.spark pyjms.sync pyjms.testing pyjms.transport.failover

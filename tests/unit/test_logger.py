@@ -7,7 +7,7 @@ import logging
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from pyjms.runtime.logging import get_logger, one_line, shortened
+from pyjms.runtime.logging import get_logger, one_line, shorten
 
 
 class Card(BaseModel):
@@ -32,7 +32,7 @@ def test_a_rejected_value_that_was_cut_is_left_out_too() -> None:
         Card.model_validate({"number": "4111-secret", "limits": []})
     text = str(caught.value)
     for longest in range(text.index("secret"), text.index("]") + 1):
-        assert "4111" not in one_line(shortened(text, longest))
+        assert "4111" not in one_line(shorten(text, longest))
 
 
 def test_other_texts_keep_their_words() -> None:

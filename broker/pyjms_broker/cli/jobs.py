@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from pyjms.cli.options import PasswordFile, UrlOption, User, factory_for
-from pyjms.cli.terminal import one_line_errors, plural, table
+from pyjms.cli.options import DryRun, PasswordFile, UrlOption, User, Yes, factory_for
+from pyjms.cli.terminal import (
+    ask,
+    duration_text,
+    has_to_tell,
+    one_line_errors,
+    plural,
+    table,
+    time_text,
+)
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Topic
 from pyjms.jms.scheduled import (
@@ -70,14 +77,24 @@ def remove(
     url: UrlOption = None,
     user: User = None,
     password_file: PasswordFile = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
-    """Remove jobs of a running broker, with their messages. Unknown ids are ignored."""
+    """Remove jobs of a running broker, with their messages; --all after a confirmation.
+
+    Unknown ids are ignored.
+    """
     import anyio
 
     with one_line_errors("broker jobs remove"):
         if bool(job_ids) == all_:
             raise ConfigurationException("Name either job ids or --all")
         factory = factory_for(url, user, password_file)
+        if (all_ or dry_run) and has_to_tell(yes=yes, dry_run=dry_run):
+            found = anyio.run(list_jobs, factory)
+            chosen = [job for job in found if all_ or job.job_id in (job_ids or ())]
+            details = [f"{job.job_id} to {job.destination}" for job in chosen if dry_run]
+            ask(f"Remove {plural(len(chosen), 'job')}", details, dry_run=dry_run)
         anyio.run(remove_jobs, factory, None if all_ else job_ids)
 
 
@@ -131,22 +148,16 @@ def _job(message: Message) -> Job:
 
     properties = message.properties
     due = properties.get(PYJMS_NEXT_TIME)
-    words = {
-        "delay": AMQ_SCHEDULED_DELAY,
-        "period": AMQ_SCHEDULED_PERIOD,
-        "repeat": AMQ_SCHEDULED_REPEAT,
-        "cron": AMQ_SCHEDULED_CRON,
+    times = {"delay": AMQ_SCHEDULED_DELAY, "period": AMQ_SCHEDULED_PERIOD}
+    others = {"repeat": AMQ_SCHEDULED_REPEAT, "cron": AMQ_SCHEDULED_CRON}
+    values = {
+        word: duration_text(value) if word in times and isinstance(value, int) else value
+        for word, name in (times | others).items()
+        if (value := properties.get(name)) is not None
     }
     return Job(
         str(properties.get(AMQ_SCHEDULED_ID)),
         str(command_of(message).original_destination),
-        "-" if not isinstance(due, int) else _format_time(due),
-        ", ".join(
-            f"{word} {properties[name]}" for word, name in words.items() if name in properties
-        ),
+        "-" if not isinstance(due, int) else time_text(due),
+        ", ".join(f"{word} {value}" for word, value in values.items()),
     )
-
-
-def _format_time(milliseconds: int) -> str:
-    time = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return time.isoformat(" ", "seconds").removesuffix("+00:00")

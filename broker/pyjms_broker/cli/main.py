@@ -18,9 +18,8 @@ from pyjms_broker.cli.config import create, decrypt, encrypt, passwd
 from pyjms_broker.cli.doctor import doctor
 from pyjms_broker.cli.management import brokers, clients
 from pyjms_broker.cli.management import queues as changes
-from pyjms_broker.cli.management.history import history
 from pyjms_broker.cli.management.queues import retry
-from pyjms_broker.cli.management.status import status
+from pyjms_broker.cli.management.status import history, status
 from pyjms_broker.cli.messages import browse, consumer, producer
 
 app = typer.Typer(name="broker", help="The bundled message broker.", no_args_is_help=True)

@@ -25,7 +25,7 @@ from pyjms.cli.logs import LogOutput, log_levels
 from pyjms.configuration.document import BROKER_PREFIX
 from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
 from pyjms.runtime.event_loop import end_tasks, loop_options, spawn
-from pyjms.runtime.logging import LogFormat, escape_control_characters, get_logger, indented
+from pyjms.runtime.logging import LogFormat, escape_control_characters, get_logger, indent
 from pyjms_broker.cli.config import given_properties
 from pyjms_broker.security.audit import logger as audit
 from pyjms_broker.service import BrokerService
@@ -73,7 +73,7 @@ class LineFormatter(logging.Formatter):
         return super().formatMessage(record)
 
     def formatException(self, ei: object) -> str:  # noqa: N802 - logging's name
-        return indented(super().formatException(ei))  # type: ignore[arg-type]
+        return indent(super().formatException(ei))  # type: ignore[arg-type]
 
 
 DEFAULT_OPENWIRE = "127.0.0.1:61616"
@@ -327,7 +327,7 @@ def service_from_uri(
         ignore_unsupported: start the broker even if the XML has unsupported elements.
     """
     if uri.startswith("xbean:"):
-        from pyjms_broker.conversion.factory import from_xml
+        from pyjms_broker.conversion.broker import from_xml
 
         return from_xml(uri, given, ignore_unsupported=ignore_unsupported)
     return create_broker(uri, given)

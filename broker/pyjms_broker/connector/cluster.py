@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyjms.errors import ConfigurationException
-from pyjms.runtime.logging import get_logger, shortened
+from pyjms.runtime.logging import get_logger, shorten
 from pyjms.transport.uri import NETWORK_SCHEMES as NETWORK
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, ConnectionControl
@@ -175,8 +175,8 @@ class ClusterClients:
         except ConfigurationException as error:
             logger.warning(
                 "Clients do not learn of broker %s at %s: %s",
-                shortened(name, _LONGEST_NAME),
-                shortened(url, _LONGEST_NAME),
+                shorten(name, _LONGEST_NAME),
+                shorten(url, _LONGEST_NAME),
                 error.reason,
             )
             return False

@@ -57,7 +57,7 @@ class Form:
             )
         return value
 
-    def chosen(self, name: str) -> list[str]:
+    def choices(self, name: str) -> list[str]:
         """Return the chosen objects, or raise InvalidArgumentException if there is none."""
         found = list(dict.fromkeys(each for each in self._fields.get(name, ()) if each.strip()))
         if not found:
@@ -159,12 +159,12 @@ def was(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
-def _named(objects: Sequence[str], word: str) -> str:
+def _names_text(objects: Sequence[str], word: str) -> str:
     """Return the name of the only object, or how many there are."""
     return objects[0] if len(objects) == 1 else many(len(objects), word)
 
 
-def _listed(objects: Sequence[str]) -> tuple[str, ...]:
+def _list_names(objects: Sequence[str]) -> tuple[str, ...]:
     """Return a fact with the names of several objects."""
     return () if len(objects) == 1 else (", ".join(objects) + ".",)
 
@@ -197,7 +197,7 @@ async def _create(form: Form) -> str:
 
 
 async def _delete(form: Form) -> str:
-    names = form.chosen("name")
+    names = form.choices("name")
 
     async def delete(name: str) -> None:
         destination_view(form.management, form.kind, name)  # raises an error if there is none
@@ -210,10 +210,10 @@ async def _delete(form: Form) -> str:
 
 
 async def _ask_delete(form: Form) -> Question:
-    names = form.chosen("name")
+    names = form.choices("name")
     messages, consumers = form.sum(names, "QueueSize"), form.sum(names, "ConsumerCount")
     with_it = "with it" if len(names) == 1 else "with them"
-    facts = [*_listed(names)]
+    facts = [*_list_names(names)]
     if form.kind == "queue":
         facts.append(f"{messages_text(messages)} will be deleted {with_it}.")
     if consumers:
@@ -225,20 +225,20 @@ async def _ask_delete(form: Form) -> Question:
 
 
 async def _purge(form: Form) -> str:
-    names = form.chosen("name")
+    names = form.choices("name")
     before = form.sum(names, "QueueSize")
     await _each(names, lambda name: form.destination(name, "purge"))
     left = form.sum(names, "QueueSize")
     rest = f" {messages_text(left)} in flight to consumers stayed." if left else ""
     count = before - left
-    return f"{messages_text(count)} of {_named(names, 'queue')} {was(count)} deleted.{rest}"
+    return f"{messages_text(count)} of {_names_text(names, 'queue')} {was(count)} deleted.{rest}"
 
 
 async def _ask_purge(form: Form) -> Question:
-    names = form.chosen("name")
+    names = form.choices("name")
     messages, in_flight = form.sum(names, "QueueSize"), form.sum(names, "InFlightCount")
     facts = [
-        *_listed(names),
+        *_list_names(names),
         f"{messages_text(messages - in_flight)} will be deleted. This cannot be undone.",
     ]
     if in_flight:
@@ -256,9 +256,9 @@ def _on_each(operation: str, one: str, several: str) -> Callable[[Form], Awaitab
     """Return an action that invokes an operation of destinations; `{}` is the name or number."""
 
     async def run(form: Form) -> str:
-        names = form.chosen("name")
+        names = form.choices("name")
         await _each(names, lambda name: form.destination(name, operation))
-        return (one if len(names) == 1 else several).format(_named(names, form.kind))
+        return (one if len(names) == 1 else several).format(_names_text(names, form.kind))
 
     return run
 
@@ -277,7 +277,7 @@ def _on_messages(
     """Return an action on the messages `id`, which may have a `target`; `{}` is that target."""
 
     async def run(form: Form) -> str:
-        ids, name = form.chosen("id"), form.require("name")
+        ids, name = form.choices("id"), form.require("name")
         target = form.require("target") if has_target else ""
         arguments = (_ids(ids), target) if has_target else (_ids(ids),)
         count = await form.count_of(name, operation, *arguments)
@@ -311,7 +311,7 @@ _retry_messages = _on_messages(
 
 def _ask_messages(verb: str, fact: str) -> Callable[[Form], Awaitable[Question]]:
     async def ask(form: Form) -> Question:
-        ids, name = form.chosen("id"), form.require("name")
+        ids, name = form.choices("id"), form.require("name")
         target = f" to {form.require('target')}" if verb in ("Move", "Copy") else ""
         one = f"the message {ids[0]}" if len(ids) == 1 else messages_text(len(ids))
         what = "message" if len(ids) == 1 else messages_text(len(ids))
@@ -366,7 +366,7 @@ async def _retry_group(form: Form) -> str:
 async def _retry_some(form: Form) -> str:
     if not form.rate:
         return await _retry_messages(form)
-    ids, name = form.chosen("id"), form.require("name")
+    ids, name = form.choices("id"), form.require("name")
     selector = selector_or_none(_ids(ids), form.management.context.region.selector_limits)
     assert selector is not None
     return _retry_slowly(
@@ -425,7 +425,7 @@ async def _ask_retry_group(form: Form) -> Question:
 
 
 async def _ask_retry_some(form: Form) -> Question:
-    ids, name = form.chosen("id"), form.require("name")
+    ids, name = form.choices("id"), form.require("name")
     number = messages_text(len(ids))
     return Question(
         f"Retry {number} of {name}?", _RETRY_FACTS, f"Retry {number}", has_rate=len(ids) > 1
@@ -460,7 +460,7 @@ async def _ask_delete_subscriber(form: Form) -> Question:
 
 
 async def _close_connections(form: Form) -> str:
-    ids = form.chosen("id")
+    ids = form.choices("id")
     clients = [str(connection_of(form.management, each)["ClientId"]) for each in ids]
     await _each(ids, lambda each: connection_of(form.management, each).invoke("stop"))
     is_one = len(ids) == 1
@@ -469,14 +469,14 @@ async def _close_connections(form: Form) -> str:
 
 
 async def _ask_close_connections(form: Form) -> Question:
-    ids = form.chosen("id")
+    ids = form.choices("id")
     views = [connection_of(form.management, each) for each in ids]
     clients = [str(view["ClientId"]) for view in views]
     consumers = sum(view.target.it.state.consumers[False] for view in views)
     producers = sum(view.target.it.state.producers[False] for view in views)
     subject = "It has" if len(ids) == 1 else "They have"
     facts = (
-        *_listed(clients),
+        *_list_names(clients),
         f"{subject} {many(consumers, 'consumer')} and {many(producers, 'producer')}.",
         "Messages that are not acknowledged are delivered again.",
         "A client with failover connects again.",
@@ -527,7 +527,7 @@ async def _unmute(form: Form) -> str:
 
 
 async def _delete_job(form: Form) -> str:
-    ids = form.chosen("id")
+    ids = form.choices("id")
 
     async def delete(job_id: str) -> None:
         if not await remove_job(form.management.context, job_id):
@@ -542,7 +542,7 @@ async def _delete_job(form: Form) -> str:
 
 
 async def _ask_delete_job(form: Form) -> Question:
-    ids = form.chosen("id")
+    ids = form.choices("id")
     what = f"the scheduled message {ids[0]}" if len(ids) == 1 else f"{len(ids)} scheduled messages"
     facts = ("It will not be sent. This cannot be undone.",)
     if len(ids) > 1:

@@ -8,13 +8,15 @@ no link can inject text.
 
 from __future__ import annotations
 
+import math
 import secrets
+from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 from urllib.parse import urlencode
 
 from anyio import to_thread
@@ -24,15 +26,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from pyjms.errors import JMSException
+from pyjms.errors import IllegalStateException, JMSException
+from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
+from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
 from pyjms_broker.console.chart import bytes_text, rate_text
-from pyjms_broker.console.live import LiveParts
 from pyjms_broker.console.model.connections import ConnectionRates
 from pyjms_broker.console.model.messages import time_text
 from pyjms_broker.console.model.warnings import Group, Mutes, find_warnings
-from pyjms_broker.console.retries import Retries
 from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management.dead_letters import Retry
 from pyjms_broker.management.diagnosis import is_slow
 from pyjms_broker.management.diagnosis import time_text as age_text
 from pyjms_broker.management.host import ManagementContext
@@ -43,7 +46,7 @@ from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.proxies import path_prefix
 from pyjms_broker.web.user import NOBODY, Access
 
-_MOST: Final = 200
+_MOST_NOTICES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Notices:
         """Store a notice for a user and return its id."""
         key = secrets.token_urlsafe(12)
         self._kept[key] = (user, notice)
-        while len(self._kept) > _MOST:
+        while len(self._kept) > _MOST_NOTICES:
             self._kept.popitem(last=False)
         return key
 
@@ -209,18 +212,77 @@ class _RenderedPage(HTMLResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # a Java string may contain half of a surrogate pair
-        self.body = (await _joined(self._pieces)).encode("utf-8", "replace")
+        self.body = (await _join(self._pieces)).encode("utf-8", "replace")
         self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
 
 
-async def _joined(pieces: Iterator[str]) -> str:
+async def _join(pieces: Iterator[str]) -> str:
     slices = Slices(items=10_000)
     found: list[str] = []
     for piece in pieces:
         found.append(piece)
         await slices.after_item()
     return "".join(found)
+
+
+# --- Updates of open pages: what has changed in their live parts.
+#
+# A live part is a list of lines, which the browser keeps. Of each page that is open, the hashes
+# of its lines are kept here; an update consists of runs of lines that the browser has, and of new
+# ones.
+
+_MOST_PAGES: Final = 200
+"""The maximum number of open pages; the least recently updated ones get the whole part again."""
+
+Piece: TypeAlias = str | list[int]
+"""A new line, or index and number of lines that the browser has."""
+
+
+class LiveParts:
+    """The live parts that browsers have."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], array[int]] = OrderedDict()
+
+    def update(self, user: str, key: str, text: str) -> tuple[str, list[Piece]] | None:
+        """Return the key of a user's page from now on, and its update; None if nothing changed.
+
+        Args:
+            user: the user.
+            key: the key of the last update; another one, if there was none.
+            text: the live part as it is now.
+        """
+        lines = text.splitlines(keepends=True)
+        hashes = array("q", map(hash, lines))
+        known = self._known.get((user, key))
+        if known == hashes:
+            self._known.move_to_end((user, key))
+            return None
+        if known is None:
+            key, known = secrets.token_urlsafe(12), array("q")
+        self._known[user, key] = hashes
+        self._known.move_to_end((user, key))
+        while len(self._known) > _MOST_PAGES:
+            self._known.popitem(last=False)
+        return key, _pieces(lines, hashes, known)
+
+
+def _pieces(lines: list[str], hashes: array[int], known: array[int]) -> list[Piece]:
+    at = {each: index for index, each in enumerate(known)}
+    pieces: list[Piece] = []
+    run: list[int] | None = None
+    for line, each in zip(lines, hashes, strict=True):
+        following = -1 if run is None else run[0] + run[1]
+        if run is not None and following < len(known) and known[following] == each:
+            run[1] += 1
+        elif (index := at.get(each)) is not None:
+            run = [index, 1]
+            pieces.append(run)
+        else:
+            run = None
+            pieces.append(line)
+    return pieces
 
 
 LIVE_KEY: Final = "x-live"
@@ -237,7 +299,7 @@ class _Update(Response):
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        text = (await _joined(self._pieces)).encode("utf-8", "replace").decode()
+        text = (await _join(self._pieces)).encode("utf-8", "replace").decode()
         found = self._parts.update(self._user, self._key, text)
         if found is None:
             response = Response(status_code=204, headers=_HEADERS)
@@ -249,6 +311,86 @@ class _Update(Response):
 def render(template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
     """Render a page."""
     return _RenderedPage(_ENVIRONMENT.get_template(template).generate(values), status)
+
+
+# --- Retries of dead letters with a rate, which go on after the request that started them.
+
+logger = get_logger(__name__)
+
+_MOST_RETRIES: Final = 20
+
+
+class Running(NamedTuple):
+    """A retry, what it retries, and its task."""
+
+    what: str
+    retry: Retry
+    task: BackgroundTask
+
+    @property
+    def per_second(self) -> str:
+        """Its rate in words."""
+        rate = self.retry.rate
+        return f"{rate:g} a second" if rate >= 1 else f"one in {math.ceil(1 / rate):,} s"
+
+
+class Retries:
+    """The retries that go on, at most one of each queue. They end with the web server."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, Running] = {}
+
+    def of(self, queue: str) -> Running | None:
+        """Return the retry of a queue that goes on; None if there is none."""
+        return self._running.get(queue)
+
+    def start(self, queue: str, what: str, retry: Retry) -> None:
+        """Run a retry in the background.
+
+        Raises:
+            IllegalStateException: the queue has one already, or there are too many.
+        """
+        if queue in self._running:
+            raise IllegalStateException(
+                f"Messages of {queue} are retried already",
+                hint="wait until it has ended, or stop it on the page Dead letters",
+            )
+        if len(self._running) >= _MOST_RETRIES:
+            raise IllegalStateException(
+                f"There are {_MOST_RETRIES} retries already",
+                hint="wait until one of them has ended",
+            )
+
+        async def run() -> None:
+            try:
+                await retry.run()
+                logger.info("The retry of %s has sent %d messages", queue, retry.count)
+            except JMSException as error:
+                logger.warning(
+                    "The retry of %s has ended after %d messages: %s", queue, retry.count, error
+                )
+            finally:
+                self._running.pop(queue, None)
+
+        self._running[queue] = Running(what, retry, spawn(run, name=f"retry of {queue}"))
+
+    async def stop(self, queue: str) -> int:
+        """Stop the retry of a queue and return how many messages it has sent. Cancellable.
+
+        Raises:
+            IllegalStateException: none goes on.
+        """
+        found = self._running.get(queue)
+        if found is None:
+            raise IllegalStateException(
+                f"No retry of {queue} goes on", hint="it has ended; reload the page"
+            )
+        await end_tasks(found.task)
+        return found.retry.count
+
+    async def close(self) -> None:
+        """Stop all. Called when the web server stops."""
+        await end_tasks(*(each.task for each in self._running.values()))
 
 
 class Console:

@@ -63,7 +63,18 @@ from pyjms_broker.console.model.messages import (
     queue_named,
 )
 from pyjms_broker.console.model.overview import Found, kept_segments, search
-from pyjms_broker.console.model.policies import policy_for
+from pyjms_broker.console.model.settings import (
+    ATTRIBUTES,
+    MOST,
+    policies,
+    policy_for,
+    policy_yaml,
+    rights,
+    rights_yaml,
+    user_page,
+    user_yaml,
+    with_change,
+)
 from pyjms_broker.console.query import PAGE_SIZE, Table, flag, number, require, text
 from pyjms_broker.console.send_form import (
     EMPTY_FORM,
@@ -71,7 +82,6 @@ from pyjms_broker.console.send_form import (
     NUMBER_FIELDS,
     send_messages,
 )
-from pyjms_broker.console.setting_pages import policy_page, settings_page
 from pyjms_broker.management.attribute_table import QUEUE
 from pyjms_broker.management.dead_letters import groups_of
 from pyjms_broker.management.diagnosis import diagnose, diagnose_destination, diagnose_message
@@ -123,7 +133,7 @@ async def warnings_page(console: Console, request: Request) -> Response:
     size = PAGE_SIZE if title else _FIRST
     page = number(request, "page") if title else 1
     groups = [
-        (group, page_of_members(group.members, page, size), group.described(page - 1, size))
+        (group, page_of_members(group.members, page, size), group.describe_page(page - 1, size))
         for group in found
     ]
     return console.page(
@@ -468,6 +478,46 @@ def _action(name: str) -> Action:
 def _back(form: Form, action: Action) -> str:
     back = form.get("back")
     return back if back and _BACK.fullmatch(back) else action.after
+
+
+async def settings_page(console: Console, request: Request) -> Response:
+    """Show the policies in force, the users with their groups, and the rights of groups."""
+    wanted = text(request, "filter").strip()
+    web = console.web.configuration
+    return console.page(
+        request,
+        "settings.html",
+        title="Settings",
+        filter=wanted,
+        policies=policies(console.tree),
+        users=await user_page(console.tree, wanted, number(request, "page"), PAGE_SIZE),
+        rights=rights(console.tree, MOST),
+        most=MOST,
+        admin_groups=web.admin_groups,
+        reader_groups=web.reader_groups,
+        user_yaml=user_yaml,
+        rights_yaml=rights_yaml,
+    )
+
+
+async def policy_page(console: Console, request: Request) -> Response:
+    """Show the policy of a destination, and the YAML of an entry for it, with a change."""
+    kind, name = require(request, "kind"), require(request, "name")
+    destination = destination_view(console.management, kind, name).destination
+    policy = policy_for(console.tree, destination)
+    attribute, value = text(request, "attribute"), text(request, "value").strip()
+    return console.page(
+        request,
+        "policy.html",
+        title=f"Policy of {name}",
+        kind=kind,
+        name=name,
+        policy=policy,
+        attributes=ATTRIBUTES,
+        attribute=attribute,
+        value=value,
+        yaml=policy_yaml(destination, with_change(policy.settings, attribute, value)),
+    )
 
 
 async def confirm(console: Console, request: Request) -> Response:

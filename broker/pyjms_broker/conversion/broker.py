@@ -12,6 +12,7 @@ from typing import Any, Final
 from pyjms.configuration.document import Document
 from pyjms.configuration.yaml_writer import write_yaml
 from pyjms.errors import ConfigurationException, JMSException
+from pyjms.runtime.logging import get_logger
 from pyjms.transport.tls import TLS_SCHEMES
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.conversion.draft import (
@@ -27,7 +28,7 @@ from pyjms_broker.conversion.draft import (
 )
 from pyjms_broker.conversion.elements import PLUGINS, POLICIES, STORE, convert_interceptors
 from pyjms_broker.conversion.spring import SpringFiles
-from pyjms_broker.conversion.values import Placeholders, find_file
+from pyjms_broker.conversion.values import Placeholders, file_path, find_file
 from pyjms_broker.conversion.xml_reader import Element, Finding, Findings
 from pyjms_broker.network import read_remotes
 from pyjms_broker.service import BrokerService
@@ -586,3 +587,32 @@ BROKER: Final = Spec(
         "sslContext": inside(_ssl_context),
     },
 )
+
+
+logger = get_logger(__name__)
+
+
+def from_xml(
+    uri: str, given: Mapping[str, str], *, ignore_unsupported: bool = False
+) -> BrokerService:
+    """Create a broker from `xbean:FILE`; `given` are values of placeholders in it; blocking.
+
+    Raises:
+        ConfigurationException: the file cannot be read, or has elements without a counterpart that
+            are not ignored.
+    """
+    resource = uri.partition(":")[2].partition("?")[0]
+    path = file_path(resource, FilePath())
+    conversion = convert_activemq_xml(path, given)
+    unsupported = conversion.unsupported
+    if unsupported and not ignore_unsupported:
+        raise ConfigurationException(
+            "\n".join((f"xbean:{resource}: not everything is supported:", *map(str, unsupported))),
+            hint="change the file, or ignore these elements with `pyjms broker start "
+            "--ignore-unsupported`",
+        )
+    for finding in unsupported:
+        logger.warning("%s", finding)
+    settings = conversion.settings()
+    settings.read_from(path, lambda: convert_activemq_xml(path, given).settings())
+    return BrokerService.from_settings(settings)

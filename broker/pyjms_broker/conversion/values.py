@@ -139,7 +139,7 @@ class Placeholders:
             raise ConfigurationException("its expressions refer to each other endlessly")
         self._depth += 1
         try:
-            return _shown(_Expression(text, self._look_up_in).value())
+            return _value_text(_Expression(text, self._look_up_in).value())
         except (ArithmeticError, ValueError) as error:  # too many digits, too large a number
             raise _not_evaluated() from error
         finally:
@@ -257,7 +257,7 @@ class _Expression:
         while sign := self._accept("+", "-"):
             right = self._product()
             if sign == "+" and (isinstance(left, str) or isinstance(right, str)):
-                left = f"{_shown(left)}{_shown(right)}"
+                left = f"{_value_text(left)}{_value_text(right)}"
             else:
                 numbers = _number(left), _number(right)
                 left = numbers[0] + (numbers[1] if sign == "+" else -numbers[1])
@@ -337,7 +337,7 @@ class _Expression:
             raise _not_evaluated()
 
 
-def _shown(value: _Value) -> str:
+def _value_text(value: _Value) -> str:
     return (
         "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     )

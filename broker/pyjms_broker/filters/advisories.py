@@ -354,7 +354,7 @@ class AdvisoryBroker(BrokerFilter):
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
     ) -> BrokerDestination:
         result = self.next.add_destination(context, destination, create_temporary)
-        if destination not in self._reported(destination):
+        if destination not in self._reported_in(destination):
             self._destination_added(DestinationInfo(context.connection_id, destination, _ADDED))
         return result
 
@@ -373,24 +373,24 @@ class AdvisoryBroker(BrokerFilter):
         if info.destination is not None:
             self._destination_removed(context, info.destination)
 
-    def _reported(self, destination: Destination) -> dict[Destination, DestinationInfo]:
+    def _reported_in(self, destination: Destination) -> dict[Destination, DestinationInfo]:
         return self._temporary if destination.is_temporary else self._destinations
 
     def _destination_added(self, info: DestinationInfo) -> None:
         destination = info.destination
         if (
             destination is None
-            or destination in self._reported(destination)
+            or destination in self._reported_in(destination)
             or is_advisory_topic(destination)
             or is_internal(destination)
         ):
             return
-        self._reported(destination)[destination] = info
+        self._reported_in(destination)[destination] = info
         self._virtual_demand.destination_added(destination)
         self._advise(destination_topic(destination), info)
 
     def _destination_removed(self, context: ConnectionContext, destination: Destination) -> None:
-        info = self._reported(destination).pop(destination, None)
+        info = self._reported_in(destination).pop(destination, None)
         if info is None:
             return
         self._virtual_demand.destination_removed(destination)

@@ -269,12 +269,12 @@ def is_slow(subscription: Subscription) -> bool:
 # the causes
 
 
-def _paused(s: Situation) -> Iterator[Evidence]:
+def _paused_queue(s: Situation) -> Iterator[Evidence]:
     if s.queue is not None and s.queue.dispatcher.is_paused:
         yield f"{_many(s.waiting, 'message', 'wait')}, and nothing is dispatched", None
 
 
-def _delayed(s: Situation) -> Iterator[Evidence]:
+def _delayed_dispatch(s: Situation) -> Iterator[Evidence]:
     if s.queue is not None and s.queue.dispatcher.is_delayed:
         policy = s.queue.policy
         yield (
@@ -287,7 +287,7 @@ def _delayed(s: Situation) -> Iterator[Evidence]:
         )
 
 
-def _leased(s: Situation) -> Iterator[Evidence]:
+def _leased_queue(s: Situation) -> Iterator[Evidence]:
     if s.queue is not None and s.queue.reader is not None and s.queue.reader.is_leased:
         yield "a range reader (Spark) has leased the queue, and removes what it has read", None
 
@@ -502,7 +502,7 @@ def _page(s: Situation) -> Iterator[Evidence]:
             )
 
 
-def _unacknowledged(s: Situation) -> Iterator[Evidence]:
+def _unacknowledged_messages(s: Situation) -> Iterator[Evidence]:
     for each in s.asked:
         since = unacknowledged_for(each)
         if since is None or (since < STALLED and not _has_acknowledged_nothing(each)):
@@ -619,14 +619,16 @@ def _busy(s: Situation) -> Iterator[Evidence]:
 
 _ADD = "it is a matter of speed: add consumers, or make their work faster"
 CAUSES: Final[tuple[Cause, ...]] = (
-    Cause("paused", "Paused queue with messages", "resume it", _paused),
+    Cause("paused", "Paused queue with messages", "resume it", _paused_queue),
     Cause(
         "start",
         "Dispatch has not begun",
         "start more consumers, or change consumers_before_dispatch_starts of its policy",
-        _delayed,
+        _delayed_dispatch,
     ),
-    Cause("lease", "Leased to a range reader", "stop the reader, or wait for its end", _leased),
+    Cause(
+        "lease", "Leased to a range reader", "stop the reader, or wait for its end", _leased_queue
+    ),
     Cause(
         "no_consumer",
         "Nobody listens",
@@ -697,7 +699,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
         "A consumer does not acknowledge",
         "call connection.start(); see where its application is stuck, and that it acknowledges or"
         " commits; closing it returns its messages to the queue",
-        _unacknowledged,
+        _unacknowledged_messages,
     ),
     Cause(
         "no_pull",

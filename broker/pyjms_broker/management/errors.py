@@ -6,15 +6,6 @@ from typing import ClassVar
 
 from pyjms.errors import JMSException
 
-__all__ = [
-    "AttributeNotFoundException",
-    "InstanceNotFoundException",
-    "InvalidArgumentException",
-    "MalformedObjectNameException",
-    "ManagementException",
-    "OperationNotFoundException",
-]
-
 
 class ManagementException(JMSException):
     """A management request that is invalid."""

@@ -20,7 +20,7 @@ from pyjms.errors import ConfigurationException, JMSException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.backoff import BackOff, ExponentialBackOff, FixedBackOff
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
-from pyjms.runtime.logging import WarnedOnce, get_logger, shortened
+from pyjms.runtime.logging import WarnedOnce, get_logger, shorten
 from pyjms.transport.discovery import DiscoveryAgent, create_agent, known_agents
 from pyjms.transport.options import Options, boolean, check_known, duration, integer, read_options
 from pyjms.transport.registry import create_transport
@@ -448,6 +448,6 @@ class NetworkConnector:
         logger.warning(
             "Network connector %s does not connect to %s, which was found: %s",
             self.name,
-            shortened(service, _QUOTED),
+            shorten(service, _QUOTED),
             reason,
         )

@@ -6,26 +6,106 @@ What they need is imported for the first of them: a broker starts without the mo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
-from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.runtime.logging import get_logger
+from pyjms.wire.message_audit import MessageAudit
+from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerId, MessageId, ProducerId
 from pyjms.wire.openwire.schema import MESSAGES
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.broker import Broker, BrokerFilter
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.connector.base import BrokerHost
 
 if TYPE_CHECKING:
-    from pyjms.wire.openwire.commands import BrokerInfo
+    from pyjms.wire.openwire.commands import BrokerInfo, ConsumerInfo
+    from pyjms_broker.api.context import ConnectionContext
+    from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.connector.openwire.connection import BrokerConnection, CommandHandler
     from pyjms_broker.network.attributes import NetworkConnectorAttributes
-    from pyjms_broker.network.audit import NetworkAudit
     from pyjms_broker.network.bridge import NetworkBridge
     from pyjms_broker.network.connector import NetworkConnector
     from pyjms_broker.network.demand import DemandTable
     from pyjms_broker.network.duplex import ReverseBridge
+
+
+# --- The audit of messages that come over bridges: a message that is forwarded again is dropped.
+#
+# Whether a bridge forwards a message at all, by hop count and path, is decided in
+# `pyjms_broker.region.bridge_filter`. (activemq-edges NW1)
+
+logger = get_logger(__name__)
+
+_DEPTH: Final = 10_000
+"""The number of recorded messages of each producer."""
+_PRODUCERS: Final = 1024
+"""The number of recorded producers, each counted once per destination."""
+
+
+class NetworkAudit:
+    """Detects messages that bridges send repeatedly, which are dropped.
+
+    A bridge that was lost before it got a confirmation sends the message again. A queue detects a
+    repeated id with its own audit, and a store does so while it has the message. This audit, which
+    all bridges to the broker share, also detects it after the message was consumed. It is exact: a
+    message is dropped only if one with its id has arrived in the same destination and is as durable
+    as its sender requires.
+    """
+
+    def __init__(self) -> None:
+        self._seen = MessageAudit(_DEPTH, _PRODUCERS)
+        self._pending: dict[MessageId, Completion] = {}
+        """Messages that are not stored yet: a repeated send waits for the same completion."""
+
+    def send(
+        self, message: ActiveMQMessage, own_id: BrokerId, send: Callable[[], Completion]
+    ) -> Completion:
+        """Send a message unless it has arrived before; completed when it is stored.
+
+        A message that has already passed this broker, `own_id`, was forwarded from it and returns;
+        it is not a repetition.
+        """
+        path: Sequence[BrokerId | None] = message.broker_path or ()
+        key = _key(message)
+        if key is None or not message.response_required or own_id in path:
+            return send()
+        pending = self._pending.get(key)
+        if pending is not None:
+            return pending
+        if self._seen.is_duplicate(key):
+            logger.debug("Dropped %s, which a bridge has sent again", message.message_id)
+            return COMPLETED
+        try:
+            sent = send()
+        except BaseException:
+            self._seen.forget(key)
+            raise
+        if not sent.done:
+            self._pending[key] = sent
+        sent.then(lambda done: self._on_sent(key, done))
+        return sent
+
+    def _on_sent(self, key: MessageId, done: Completion) -> None:
+        self._pending.pop(key, None)
+        if done.error is not None:
+            self._seen.forget(key)
+
+
+def _key(message: ActiveMQMessage) -> MessageId | None:
+    """Return the key of a persistent message in its destination.
+
+    Copies of a message for several destinations, such as a virtual topic's, have the same id.
+    """
+    own, destination = message.message_id, message.destination
+    if not message.persistent or own is None or own.producer_id is None or destination is None:
+        return None
+    producer = own.producer_id
+    connection = f"{destination.qualified_name}|{producer.connection_id}"
+    in_destination = ProducerId(connection, producer.value, producer.session_id)
+    return MessageId(None, in_destination, own.producer_sequence_id)
 
 
 class Networks:
@@ -50,8 +130,6 @@ class Networks:
     @cached_property
     def audit(self) -> NetworkAudit:
         """Detects messages that bridges send repeatedly."""
-        from pyjms_broker.network.audit import NetworkAudit  # noqa: PLC0415 - see above
-
         return NetworkAudit()
 
     @property
@@ -183,3 +261,23 @@ class Networks:
         for connector in self.connectors:
             await connector.stop()
         await end_tasks(*self._reverse_tasks)
+
+
+# --- The end of what network connectors have subscribed for a client that comes here itself.
+#
+# A client that moves from a remote broker to this one keeps its consumer ids. Until the remote
+# broker notices that it has left, this broker would also send it messages by the bridge.
+# (ActiveMQ ConnectionSplitBroker; activemq-broker B1)
+
+
+class ConnectionSplitBroker(BrokerFilter):
+    """Removes a consumer from the bridges' subscriptions when it is added here."""
+
+    def __init__(self, next_broker: Broker, demand: DemandTable) -> None:
+        super().__init__(next_broker)
+        self._demand = demand
+
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        if not info.network_subscription and self._demand.consumer_moved_here(info.consumer_id):
+            logger.info("Consumer %s has moved here from another broker", info.consumer_id)
+        return self.next.add_consumer(context, info)

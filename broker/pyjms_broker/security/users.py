@@ -197,7 +197,7 @@ class UserAuthenticator(Authenticator):
         """Return whether no file is read and no hash is compared."""
         if self._source.reloads:
             return False
-        return self._users.sample_hash is None or self._recognised(credentials) is not None
+        return self._users.sample_hash is None or self._recognise(credentials) is not None
 
     def authenticate(self, credentials: Credentials) -> SecurityContext | None:
         """Return the user with the client's name and password, or None.
@@ -207,7 +207,7 @@ class UserAuthenticator(Authenticator):
         """
         if self._source.reloads:
             self.load()
-        user = self._recognised(credentials)
+        user = self._recognise(credentials)
         if user is None:
             user, sample = self._user(credentials), self._users.sample_hash
             if user is None or credentials.password is None or not is_hash(user.password):
@@ -218,7 +218,7 @@ class UserAuthenticator(Authenticator):
                 return None
         return SecurityContext(user.name, user.groups)
 
-    def _recognised(self, credentials: Credentials) -> User | None:
+    def _recognise(self, credentials: Credentials) -> User | None:
         """Return the user if the password is right and no hash has to be compared. Quick."""
         user, password = self._user(credentials), credentials.password
         if user is None or password is None:

@@ -26,7 +26,7 @@ _HERE: Final = "pyjms_broker.service.factories"
 _BUILT_IN: Final = {
     "broker": f"{_HERE}:from_broker_uri",
     "properties": f"{_HERE}:from_properties",
-    "xbean": "pyjms_broker.conversion.factory:from_xml",
+    "xbean": "pyjms_broker.conversion.broker:from_xml",
 }
 """Scheme to factory, written as in an entry point: only some brokers need the conversion."""
 _CONNECTORS: Final = "transportConnectorURIs"

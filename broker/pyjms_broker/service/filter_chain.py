@@ -214,7 +214,7 @@ def build_filter_chain(region: RegionBroker, config: BrokerService) -> Broker:
         of_principal = config.use_authenticated_principal_for_jmsx_user_id
         broker = UserIDBroker(broker, of_principal=of_principal)
     if config.monitor_connection_splits:
-        from pyjms_broker.network.connection_splits import ConnectionSplitBroker  # noqa: PLC0415 - few brokers have one
+        from pyjms_broker.network.networks import ConnectionSplitBroker  # noqa: PLC0415 - few brokers have one
 
         broker = ConnectionSplitBroker(broker, config.networks.demand)
     return StopGuard(_install_plugins(broker, config))

@@ -21,8 +21,6 @@ from pyjms.errors import (
 )
 from pyjms_broker.management.errors import InstanceNotFoundException, ManagementException
 
-__all__ = ["WebError", "exception_handlers", "response_to"]
-
 
 class WebError(Exception):
     """A request that gets an error response.

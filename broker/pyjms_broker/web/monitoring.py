@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -22,6 +25,7 @@ from starlette.routing import BaseRoute, Route
 
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime import clock as _clock
+from pyjms.runtime import machine
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
@@ -32,7 +36,6 @@ from pyjms_broker.management.model import View
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
-from pyjms_broker.web.process_usage import process_usage
 from pyjms_broker.web.user import Access
 
 logger = get_logger(__name__)
@@ -345,3 +348,36 @@ def events_routes(context: WebContext) -> list[BaseRoute]:
         return StreamingResponse(texts(), media_type="text/event-stream")
 
     return [Route("/api/events", events)]
+
+
+# --- What the process uses: CPU, memory, file handles, and the disk of the store. The names of the
+# process are those of the Prometheus clients.
+
+_CPU: Final = Metric("process_cpu_seconds_total", "CPU time of the process.")
+_MEMORY: Final = Metric("process_resident_memory_bytes", "Memory of the process (RSS).")
+_FILES: Final = Metric("process_open_fds", "Open file handles, connections among them.")
+_MOST_FILES: Final = Metric("process_max_fds", "The limit of open file handles.")
+_FREE: Final = Metric("pyjms_broker_store_disk_free_bytes", "Free space of the store's disk.")
+_JOURNAL: Final = Metric("pyjms_broker_journal_files", "Files of the store's journal.")
+
+
+def process_usage(store: Path | None) -> list[tuple[Metric, float]]:
+    """Return the metrics with their values; blocking. `store` is the store's directory, if any."""
+    return [*_of_process(), *_of_disk(store)]
+
+
+def _of_process() -> Iterator[tuple[Metric, float]]:
+    yield _CPU, time.process_time()
+    for metric, value in (
+        (_MOST_FILES, machine.most_files()),
+        (_MEMORY, machine.resident_memory()),
+        (_FILES, machine.open_files()),
+    ):
+        if value is not None:
+            yield metric, value
+
+
+def _of_disk(store: Path | None) -> Iterator[tuple[Metric, float]]:
+    if store is not None and store.exists():
+        yield _FREE, shutil.disk_usage(store).free
+        yield _JOURNAL, sum(1 for _ in store.rglob("db-*.log"))

@@ -19,7 +19,7 @@ from typing import Final
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.backoff import BackOffExecution, ExponentialBackOff, FixedBackOff
-from pyjms.runtime.logging import WarnedOnce, get_logger, shortened
+from pyjms.runtime.logging import WarnedOnce, get_logger, shorten
 from pyjms.transport.options import Options, integer, options_of, read_all
 from pyjms.transport.uri import (
     ENCRYPTED_SCHEMES,
@@ -261,13 +261,13 @@ class BrokerList:
 
     def _warn(self, text: str, outcome: str) -> None:
         """Log once why `text` is not used unchanged, without its options and user."""
-        warned = shortened(text, _LONGEST_QUOTE)
+        warned = shorten(text, _LONGEST_QUOTE)
         if not self._warned.is_due(warned):
             return
         logger.warning(
             "The broker %s, which a broker has announced, %s",
             re.sub(r"//[^/]*@", "//***@", warned.partition("?")[0]),
-            shortened(outcome, _LONGEST_QUOTE),
+            shorten(outcome, _LONGEST_QUOTE),
         )
 
     def _complete(self, uri: TransportURI) -> TransportURI:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.errors import JMSException
-from pyjms.testing.containers import broker_in_container
+from pyjms.testing.remote import broker_in_container
 from tests.docs.test_pages import write_files
 from tests.kit.processes.children import environment, our_broker
 from tests.kit.processes.forked_python import run_python

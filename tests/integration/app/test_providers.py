@@ -30,8 +30,8 @@ from pyjms.aio import (
 )
 from pyjms.aio import JmsTransactionManager as AioTransactionManager
 from pyjms.app.application import JmsApplication
-from pyjms.app.blocking import ApplicationLoop
 from pyjms.app.interceptors import TemplateInterceptors
+from pyjms.app.objects import ApplicationLoop
 from pyjms.listener import JmsListenerEndpointRegistry
 from pyjms.observability.prometheus import PrometheusMetrics
 from pyjms.support.destination import DynamicDestinationResolver
@@ -247,3 +247,21 @@ def test_a_handler_that_names_the_base_provider_gets_the_replaced_one() -> None:
     kind = _subclass("message_converter")
     assert issubclass(kind, containers.DeclarativeContainer)
     JmsApplication(handle, settings=PyjmsSettings(), container=kind).check()
+
+
+def test_a_container_that_is_requested_later_supplies_the_objects_in_use() -> None:
+    app = JmsApplication(settings=PyjmsSettings(), send_interceptors=[_surround])
+    template, registry = app.template, app.registry
+    container = app.container
+    assert container is app.container
+    assert (container.jms_template(), container.listener_registry()) == (template, registry)
+    assert container.connection_factory() is template.connection_factory
+    assert container.jms_messaging_template().jms_template is template
+    assert container.send_interceptors() == [_surround]
+
+
+def test_what_is_overridden_in_a_container_that_was_not_given_is_used() -> None:
+    app = JmsApplication(settings=PyjmsSettings())
+    own = SimpleMessageConverter()
+    app.container.message_converter.override(providers.Object(own))
+    assert app.template.message_converter is own

@@ -62,9 +62,7 @@ def test_purge_refuses_without_a_terminal_for_the_confirmation(managed: ManagedB
     send(managed, "q", "1", "2")
     refused = broker(managed, "purge", "q")
     assert refused.exit_code == 2
-    assert (
-        "needs a confirmation, but standard input is not a terminal (add --yes)" in refused.stderr
-    )
+    assert "needs a confirmation, but standard input is not a terminal (add --yes" in refused.stderr
     assert managed.queue("q")["QueueSize"] == 2
 
 
@@ -91,6 +89,37 @@ def test_purge_asks_with_the_number_of_messages(
     assert "Remove all messages of 1 queue with 2 messages?" in said
     assert process.returncode == code
     assert managed.queue("q")["QueueSize"] == left
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        (
+            ("purge", "q", "--msgsel", "colour='red'"),
+            [
+                "  q: 2 messages that match, of 3 messages",
+                "Remove the messages that match (colour='red') of 1 queue with 2 messages",
+            ],
+        ),
+        (
+            ("move", "q", "to", "--limit", "2"),
+            [
+                "  q: 3 messages",
+                "Move at most 2 messages to queue://to from 1 queue with 3 messages",
+            ],
+        ),
+        (("queue", "delete", "q"), ["  q: 3 messages", "Delete 1 queue with 3 messages"]),
+    ],
+)
+def test_a_dry_run_tells_the_numbers_and_changes_nothing(
+    managed: ManagedBroker, command: tuple[str, ...], lines: list[str]
+) -> None:
+    send(managed, "q", "1", "2", options=("-p", "colour=red"))
+    send(managed, "q", "3", options=("-p", "colour=blue"))
+    said = broker(managed, *command, "--dry-run", "--yes")
+    assert (said.exit_code, said.stderr) == (0, "")
+    assert said.stdout == "\n".join(lines) + ": not done (--dry-run)\n"
+    assert bodies(managed, "q") == ["1", "2", "3"]
 
 
 def test_a_queue_that_does_not_exist(managed: ManagedBroker) -> None:

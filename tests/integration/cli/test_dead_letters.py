@@ -209,6 +209,23 @@ def test_replay_asks_the_broker_of_the_settings(managed: ManagedBroker, tmp_path
     assert f"ID:x on {managed.openwire}" in missing.stderr
 
 
+def test_replay_asks_the_other_broker_of_a_listener(managed: ManagedBroker, tmp_path: Path) -> None:
+    fail(managed, "orders", ValueError("x"), "good")
+    (group,) = objects(broker(managed, "dead-letters", "--json"))
+    file = tmp_path / "handlers_of_another_broker.py"
+    marks = HANDLERS.replace('("orders")', '("orders", container_factory="audit")')
+    file.write_text(marks, encoding="utf-8")
+    config = tmp_path / "application.yaml"
+    config.write_text(
+        "activemq: {broker_url: 'tcp://127.0.0.1:1'}\n"
+        f"brokers: {{audit: {{broker_url: '{managed.openwire}'}}}}\n",
+        encoding="utf-8",
+    )
+    done = pyjms("replay", group["example"], f"{file}:on_order", "--config", str(config))
+    assert done.exit_code == 0, done.output
+    assert "on_order returned 'GOOD'" in done.stdout
+
+
 def test_a_broker_without_a_dead_letter_queue_has_no_dead_letters(managed: ManagedBroker) -> None:
     for command in (("dead-letters",), ("retry", "--yes")):
         done = broker(managed, *command)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from pyjms import ConfigurationException, Message, Skip, TextMessage, jms_listener
 from pyjms.outbox import metadata, prune, record, unit_of_work, unit_of_work_async
-from pyjms.outbox.inbox import OUTBOX_ID
+from pyjms.outbox.tables import OUTBOX_ID
 from pyjms.testing.app import JmsTestApp
 
 EFFECTS = Table("effects", MetaData(), Column("number", Integer))

@@ -13,8 +13,7 @@ from sqlalchemy.orm import sessionmaker
 
 from pyjms.aio import ConnectionFactory
 from pyjms.outbox import metadata, record, send
-from pyjms.outbox.inbox import OUTBOX_ID
-from pyjms.outbox.tables import OUTBOX
+from pyjms.outbox.tables import OUTBOX, OUTBOX_ID
 from tests.kit.processes.children import environment
 from tests.kit.processes.forked_python import ForkedPython, run_python
 

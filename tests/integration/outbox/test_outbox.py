@@ -23,9 +23,8 @@ from pyjms import (
 )
 from pyjms.aio import JmsTemplate
 from pyjms.outbox import OutboxRelay, send, send_async
-from pyjms.outbox.inbox import OUTBOX_ID
 from pyjms.outbox.relay import OutboxRows
-from pyjms.outbox.tables import OUTBOX
+from pyjms.outbox.tables import OUTBOX, OUTBOX_ID
 from pyjms.testing.app import JmsTestApp
 from tests.kit.clients.queues import messages_in, texts_in
 from tests.kit.processes.command_line import pyjms as command
@@ -127,7 +126,7 @@ async def test_one_relay_at_a_time_has_its_turn(engine: Engine, jms_template: Jm
     rows["one"].leave()
     taken = rows["two"].take()
     assert taken is not None
-    rows["two"].done(taken)
+    rows["two"].settle(taken)
     assert waiting(engine) == 0
 
 

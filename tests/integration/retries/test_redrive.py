@@ -124,10 +124,30 @@ def test_the_command_redrives(our_broker: str, name: str) -> None:
         sent = command("send", f"{name}.dead", text, "--url", our_broker)
         assert sent.exit_code == 0, sent.output
     quick = ("--url", our_broker, "--timeout", "300ms")
-    left = command("redrive", f"{name}.dead", *quick)
+    left = command("redrive", f"{name}.dead", *quick, "--yes")
     assert left.exit_code == 1
     assert "no message sent" in left.stdout
     assert f"2 messages left in {name}.dead" in left.stderr
-    done = command("redrive", f"{name}.dead", "--to", name, *quick)
+    done = command("redrive", f"{name}.dead", "--to", name, *quick, "--yes")
     assert done.stdout == f"2 messages sent to queue://{name}\n"
     assert command("receive", name, *quick, "--all").stdout == "a\nb\n"
+
+
+def test_the_command_tells_the_numbers_and_asks(our_broker: str, name: str) -> None:
+    for text in ("a", "b"):
+        command("send", f"{name}.dead", text, "--url", our_broker)
+    run = ("redrive", f"{name}.dead", "--url", our_broker)
+    unknown = command(*run, "--dry-run")
+    assert unknown.stdout.splitlines() == [
+        "  2 stay: their original destination is not known",
+        f"Send 0 messages of {name}.dead back: not done (--dry-run)",
+    ]
+    planned = command(*run, "--to", name, "--limit", "1", "--dry-run")
+    assert planned.stdout.splitlines() == [
+        f"  1 to queue://{name}",
+        f"Send 1 message of {name}.dead back: not done (--dry-run)",
+    ]
+    refused = command(*run, "--to", name)
+    assert refused.exit_code == 2
+    assert "needs a confirmation, but standard input is not a terminal" in refused.stderr
+    assert command("browse", f"{name}.dead", "--url", our_broker).stdout == "a\nb\n"

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from anyio.streams.tls import TLSAttribute
 
-from pyjms.app.container import make_client_factory
+from pyjms.app.objects import make_client_factory
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings import load_settings

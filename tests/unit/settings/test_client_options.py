@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyjms import ConnectionFactory as BlockingConnectionFactory
-from pyjms.app.container import make_client_factory
+from pyjms.app.objects import make_client_factory
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConfigurationException
 from pyjms.settings import load_settings

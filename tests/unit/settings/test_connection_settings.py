@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyjms import ConfigurationException, Queue, Topic, load_settings
-from pyjms.app.container import make_client_factory
+from pyjms.app.objects import make_client_factory
 
 _MASTER = "failover:(tcp://a:1)?timeout=5000"
 

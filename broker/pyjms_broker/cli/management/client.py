@@ -249,7 +249,6 @@ JmxUrl: TypeAlias = Annotated[
 JmxLocal: TypeAlias = Annotated[bool, typer.Option("--jmxlocal", hidden=True)]
 Pid: TypeAlias = Annotated[str | None, typer.Option("--pid", hidden=True)]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 _Command: TypeAlias = Callable[Concatenate[JolokiaClient, ...], None]

@@ -7,20 +7,19 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from pyjms.cli.terminal import json_line, plural, safe_text, table
+from pyjms.cli.options import DryRun, Yes
+from pyjms.cli.terminal import ask, has_to_tell, json_line, plural, safe_text, table
 from pyjms.errors import JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms_broker.cli.management.client import (
     Attributes,
     JolokiaClient,
     Json,
-    Yes,
     brokers,
     management_command,
     number,
     pattern,
 )
-from pyjms_broker.cli.management.queues import ask
 
 connections = typer.Typer(
     name="connections", help="Clients of a running broker.", no_args_is_help=True
@@ -241,7 +240,11 @@ def close_subscription(client: JolokiaClient, client_id: _Client, name: _Name) -
 @subscriptions.command("delete")
 @management_command("subscriptions delete")
 def delete_subscription(
-    client: JolokiaClient, client_id: _Client, name: _Name, yes: Yes = False
+    client: JolokiaClient,
+    client_id: _Client,
+    name: _Name,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a durable subscription and its waiting messages, after a confirmation."""
     view, values = _subscription(client, client_id, name)
@@ -251,6 +254,8 @@ def delete_subscription(
             f"The subscription {shown} is in use",
             hint="end its consumer, or `pyjms broker subscriptions close`",
         )
-    ask(f"Delete {shown} with {plural(number(values, 'PendingQueueSize'), 'message')}?", yes=yes)
+    if has_to_tell(yes=yes, dry_run=dry_run):
+        waiting = plural(number(values, "PendingQueueSize"), "message")
+        ask(f"Delete {shown} with {waiting}", dry_run=dry_run)
     client.execute(view, "destroy")
     typer.echo(f"{shown} deleted")

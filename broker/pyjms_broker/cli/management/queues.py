@@ -6,7 +6,6 @@ Selectors are those of ActiveMQ's `--msgsel`: with wildcards, separated by comma
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -14,16 +13,25 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from pyjms.cli.options import Selector, read_destination
-from pyjms.cli.terminal import ExitCode, json_line, plural, progress, safe_text, table
-from pyjms.errors import ConfigurationException, ConnectionFailedException, JMSException
+from pyjms.cli.options import DryRun, Selector, Yes, read_destination
+from pyjms.cli.terminal import (
+    ExitCode,
+    ask,
+    browsed_number,
+    has_to_tell,
+    json_line,
+    plural,
+    progress,
+    safe_text,
+    table,
+)
+from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms.jms.failure_reason import reason_of
 from pyjms_broker.cli.management.client import (
     Attributes,
     JolokiaClient,
     Json,
-    Yes,
     brokers,
     find_destinations,
     management_command,
@@ -83,9 +91,6 @@ def _with_like(condition: str) -> str:
 Limit: TypeAlias = Annotated[
     int | None, typer.Option("--limit", "-n", min=1, help="At most this number of messages.")
 ]
-DryRun: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", help="Only print what would be done.")
-]
 
 
 @management_command("purge")
@@ -99,13 +104,15 @@ def purge(
     reset: Annotated[
         bool, typer.Option("--reset", help="Also reset the statistics of the queues.")
     ] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Remove the messages of queues, after a confirmation. Messages in flight to consumers stay."""
     selector = as_selector(msgsel or [])
     found = find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
     which = "all messages" if selector is None else f"the messages that match {selector}"
-    confirm(f"Remove {which} of", found, yes=yes)
+    if has_to_tell(yes=yes, dry_run=dry_run):
+        _ask(client, f"Remove {which} of", found, selector, dry_run=dry_run)
     for name, values in found.items():
         _purge(client, name, str(values["Name"]), selector)
         if reset:
@@ -140,6 +147,7 @@ def move(
     selector: Selector = None,
     limit: Limit = None,
     copy: Annotated[bool, typer.Option("--copy", help="Copy the messages instead.")] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Move messages of a queue to another destination, after a confirmation.
@@ -149,7 +157,15 @@ def move(
     destination = read_destination(target)
     found = find_destinations(client, [queue], "Queue", "QueueSize", "InFlightCount")
     verb, done = ("Copy", "copied") if copy else ("Move", "moved")
-    confirm(f"{verb} messages to {destination} from", found, yes=yes)
+    if has_to_tell(yes=yes, dry_run=dry_run):
+        most = "" if limit is None else f"at most {limit} "
+        _ask(
+            client,
+            f"{verb} {most}messages to {destination} from",
+            found,
+            selector,
+            dry_run=dry_run,
+        )
     operation = "copyMatchingMessagesTo" if copy else "moveMatchingMessagesTo"
     maximum = [] if limit is None else [limit]
     types = "java.lang.String,java.lang.String" + ("" if limit is None else ",int")
@@ -163,38 +179,30 @@ def move(
         )
 
 
-def ask(question: str, *, yes: bool) -> None:
-    """Ask for confirmation; exit if the answer is no."""
-    if yes:
-        return
-    _check_terminal()
-    if not typer.confirm(question, err=True):
-        typer.echo("nothing was changed", err=True)
-        raise typer.Exit(ExitCode.FAILED)
-
-
-def _check_terminal() -> None:
-    if not sys.stdin.isatty():
-        raise ConfigurationException(
-            "This needs a confirmation, but standard input is not a terminal", hint="add --yes"
-        )
-
-
-def confirm(what: str, queues: Mapping[str, Attributes], *, yes: bool) -> None:
-    """Show queues with their sizes and ask for confirmation; exit if the answer is no."""
-    if yes:
-        return
-    _check_terminal()
+def _ask(
+    client: JolokiaClient,
+    what: str,
+    queues: Mapping[str, Attributes],
+    selector: str | None = None,
+    *,
+    dry_run: bool,
+) -> None:
+    """Show queues with their messages that match, and ask."""
     total = 0
-    for values in queues.values():
+    details = []
+    for name, values in queues.items():
         size, taken = number(values, "QueueSize"), number(values, "InFlightCount")
+        text = plural(size, "message")
+        if selector is not None:
+            page = client.execute(name, "browse(java.lang.String)", selector)
+            size = len(page) if isinstance(page, list) else 0
+            text = f"{browsed_number(size)} that match, of {text}"
         total += size
         at_consumers = f", {taken} of them in flight to consumers" if taken else ""
-        typer.echo(
-            f"  {safe_text(values['Name'])}: {plural(size, 'message')}{at_consumers}", err=True
-        )
+        details.append(f"{safe_text(values['Name'])}: {text}{at_consumers}")
     count = plural(len(queues), "queue")
-    ask(f"{what} {count} with {plural(total, 'message')}?", yes=yes)
+    numbers = plural(total, "message") if selector is None else browsed_number(total)
+    ask(f"{what} {count} with {numbers}", details, dry_run=dry_run)
 
 
 queue = typer.Typer(
@@ -220,13 +228,16 @@ def create_queues(
 
 @queue.command("delete")
 @management_command("queue delete")
-def delete_queues(client: JolokiaClient, queues: _Queues, yes: Yes = False) -> None:
+def delete_queues(
+    client: JolokiaClient, queues: _Queues, dry_run: DryRun = False, yes: Yes = False
+) -> None:
     """Delete queues with their messages, after a confirmation.
 
     The broker refuses to delete a queue that has consumers.
     """
     found = find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
-    confirm("Delete", found, yes=yes)
+    if has_to_tell(yes=yes, dry_run=dry_run):
+        _ask(client, "Delete", found, dry_run=dry_run)
     for name, values in found.items():
         broker = pattern(brokerName=ObjectName(name).keys["brokerName"])
         client.execute(broker, "removeQueue", values["Name"])
@@ -290,7 +301,8 @@ def retry(
     if dry_run:
         _print_dead_letters(client, found, selector, reason, limit, as_json=json)
         return
-    confirm("Retry the dead letters of", found, yes=yes)
+    if has_to_tell(yes=yes, dry_run=False):
+        _ask(client, "Retry the dead letters of", found, selector, dry_run=False)
     outcome = _Outcome()
     with progress("retrying", limit) as advance:
         for name in found:

@@ -6,6 +6,8 @@ characters or bytes are shown.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,7 +32,6 @@ from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.console.model.destinations import Page, find_destination, page_of_iterable
-from pyjms_broker.console.model.json_text import indented
 from pyjms_broker.management.dead_letters import reason_of_reference
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.messages import content_of, find, is_selected, original_destination
@@ -156,8 +157,8 @@ def json_of(reference: MessageReference) -> str | None:
         if len(content) > LIMIT:
             return None
         if isinstance(message, ActiveMQTextMessage):
-            return indented((decode_text(content) if content else None) or "")
-        return indented(content.decode())
+            return indent_json((decode_text(content) if content else None) or "")
+        return indent_json(content.decode())
     except (JMSException, ValueError):
         return None
 
@@ -426,3 +427,38 @@ async def remove_job(context: ManagementContext, job_id: str) -> bool:
         return False
     await wait_for(scheduler.remove(job_id, sync=True))
     return True
+
+
+# --- JSON bodies, indented for reading, with every other character as it was sent: nothing is
+# decoded and written again.
+
+_WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
+_MOST_INDENTED: Final = 256 * 1024
+"""The maximum number of characters of an indented text; deep nesting makes long ones of short."""
+
+
+def indent_json(text: str) -> str | None:
+    """Return a JSON object or array indented; None if it is neither, or would become too long."""
+    if not text.lstrip(" \t\r\n").startswith(("{", "[")):
+        return None
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return None
+    pieces: list[str] = []
+    depth = length = 0
+    previous = ""
+    for match in _WORD.finditer(text):
+        word = match[0]
+        is_end = word in ("}", "]")
+        depth -= is_end
+        if previous and ((is_end and previous not in "{[") or (not is_end and previous in "{[,")):
+            pieces.append("\n" + "  " * depth)
+            length += 2 * depth
+        pieces.append(": " if word == ":" else word)
+        depth += word in ("{", "[")
+        previous = word
+        length += len(word) + 1
+        if length > _MOST_INDENTED:
+            return None
+    return "".join(pieces)

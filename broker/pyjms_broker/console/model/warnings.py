@@ -71,7 +71,7 @@ class Group:
         """Whether clients are affected now."""
         return self.kind.is_serious
 
-    def described(self, number: int, size: int) -> list[Warned]:
+    def describe_page(self, number: int, size: int) -> list[Warned]:
         """Return what the members of a page are like."""
         return [self.kind.describe(each) for each in self.members[number * size :][:size]]
 
@@ -109,7 +109,7 @@ def _full(member: tuple[str, int, int, str]) -> Warned:
     return Warned(name, why, "queues?sort=pending&descending=1")
 
 
-def _blocked(client: Any) -> Warned:
+def _blocked_connection(client: Any) -> Warned:
     waiting, name = len(client.state.context.blocked_sends), client.state.context.client_id or ""
     address = client.transport.remote_address
     many = "s wait" if waiting > 1 else " waits"
@@ -177,7 +177,7 @@ _BLOCKED: Final = Kind(
     "Blocked producer",
     "clients have senders that wait for space",
     "let consumers catch up, or raise the limit of the memory or of the destination",
-    _blocked,
+    _blocked_connection,
     is_serious=True,
 )
 _NO_BRIDGE: Final = Kind(

@@ -68,13 +68,13 @@ _OPERATING_SYSTEM: Final[ViewKind[_Process]] = view_kind(
         "ProcessCpuTime": lambda _: time.process_time_ns(),
         "TotalPhysicalMemorySize": lambda _: machine.machine_memory(),
         "FreePhysicalMemorySize": lambda _: machine.free_memory(),
-        "OpenFileDescriptorCount": lambda _: _known(machine.open_files()),
-        "MaxFileDescriptorCount": lambda _: _known(machine.most_files()),
+        "OpenFileDescriptorCount": lambda _: _or_unknown(machine.open_files()),
+        "MaxFileDescriptorCount": lambda _: _or_unknown(machine.most_files()),
     },
 )
 
 
-def _known(number: int | None) -> int:
+def _or_unknown(number: int | None) -> int:
     return -1 if number is None else number
 
 
@@ -128,7 +128,7 @@ def _process(context: ManagementContext) -> Iterator[Entry]:
         yield _name(name), kind, context.process
 
 
-def _named(context: ManagementContext) -> Iterator[Entry]:
+def _named_entries(context: ManagementContext) -> Iterator[Entry]:
     for generation in range(len(gc.get_stats())):
         name = _name("GarbageCollector", name=f"Generation {generation}")
         yield name, _COLLECTOR, generation
@@ -137,5 +137,5 @@ def _named(context: ManagementContext) -> Iterator[Entry]:
 
 PARTS: Final = (
     (frozenset({"type"}), _process),
-    (frozenset({"type", "name"}), _named),
+    (frozenset({"type", "name"}), _named_entries),
 )

@@ -51,13 +51,18 @@ def test_jobs_are_listed_and_removed(broker_url: str) -> None:
     assert lines[-1] == "2 jobs"
     [line] = [line for line in lines if line.startswith(late)]
     assert "queue://orders.late" in line
-    assert line.endswith("delay 3600000")
+    assert line.endswith("delay 1h")
     [line] = [line for line in lines if line.startswith(daily)]
     assert line.endswith(":00  cron 0 6 * * *")
     removed = run("remove", "--url", broker_url, late)
     assert (removed.returncode, removed.stdout, removed.stderr) == (0, "", "")
     assert run("list", "--url", broker_url).stdout.splitlines()[-1] == "1 job"
-    assert run("remove", "--url", broker_url, "--all").returncode == 0
+    planned = run("remove", "--url", broker_url, "--all", "--dry-run")
+    assert planned.stdout.splitlines()[-1] == "Remove 1 job: not done (--dry-run)"
+    refused = run("remove", "--url", broker_url, "--all")
+    assert (refused.returncode, "needs a confirmation" in refused.stderr) == (2, True)
+    assert run("list", "--url", broker_url).stdout.splitlines()[-1] == "1 job"
+    assert run("remove", "--url", broker_url, "--all", "--yes").returncode == 0
     assert run("list", "--url", broker_url).stdout == "0 jobs\n"
 
 
