@@ -28,7 +28,7 @@ Rules:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 C = TypeVar("C")
@@ -72,6 +72,18 @@ class Transport(Generic[C]):
             ConnectionFailedException: the transport is not started, stopped, or failed.
             LocalProtocolError: the command cannot be written (a string is too long ...).
         """
+
+    @property
+    def run_room(self) -> int:
+        """The bytes that `oneway_run` may queue before it is congested; 0: it queues nothing."""
+        return 0
+
+    def oneway_run(self, commands: Sequence[C]) -> int:
+        """Queue the first of these commands as `oneway` would, in one step; return how many.
+
+        It ends before one that needs `oneway`, which may raise, and once it is congested.
+        """
+        return 0
 
     def hold(self, command: C) -> None:
         """Queue `command` like `oneway`, but only to be sent with the next one, and then at once.
@@ -127,7 +139,7 @@ class Transport(Generic[C]):
     def outbound(self) -> Transport[C]:
         """The transport to send through once started, bypassing filters that only pass on.
 
-        Valid for `oneway`, `hold`, `flush`, `defer`, `congested` and `drained`.
+        Valid for `oneway`, `oneway_run`, `hold`, `flush`, `defer`, `congested` and `drained`.
         """
         return self
 

@@ -59,7 +59,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, TypeVar
@@ -570,6 +570,9 @@ class TcpTransport(Transport[C]):
             if isinstance(wire_format, SharingWireFormat)
             else wire_format.encode_into
         )
+        self.encode_run: Callable[[bytearray, Sequence[C], int], int] | None = None
+        """Appends the frames of several commands at once, until the buffer has a number of bytes;
+        returns how many. None: they are encoded singly."""
         self.unsent_budget: UnsentBudget | None = None
         """The budget that counts long values waiting to be written; set it before `start()`."""
         self.options = options
@@ -683,6 +686,24 @@ class TcpTransport(Transport[C]):
         if self._holds:
             self._holds = False
             writer.send_now()
+
+    @property
+    def run_room(self) -> int:
+        writer = self._writer
+        if self.encode_run is None or writer is None or self._stopped or self._error is not None:
+            return 0
+        return max(0, writer.high_water - writer.queued)
+
+    def oneway_run(self, commands: Sequence[C]) -> int:
+        writer, encode = self._writer, self.encode_run
+        if encode is None or writer is None or self._holds or not self.run_room:
+            return 0
+        if not writer.buffer:
+            writer.wake()
+        most = writer.high_water - writer.unsent.size - writer.sending
+        count = encode(writer.buffer, commands, most)
+        self.sent_commands += count
+        return count
 
     def hold(self, command: C) -> None:
         writer = self._writer

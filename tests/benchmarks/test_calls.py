@@ -56,7 +56,7 @@ class Role:
 
 @pytest.mark.parametrize(
     ("client", "broker", "most"),
-    [("burst", "broker", 28), ("one in flight", "broker", 67), ("persistent", "store", 185)],
+    [("burst", "broker", 16), ("one in flight", "broker", 67), ("persistent", "store", 185)],
 )
 def test_a_broker_needs_few_calls_a_message(client: str, broker: str, most: int) -> None:
     with ExitStack() as stack:

@@ -21,7 +21,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.access import Access, Right
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.fields import MAX_TEXT, UNLIMITED
-from pyjms_broker.api.transaction import Transaction
+from pyjms_broker.api.transaction import Transaction, TransactionState
 from pyjms_broker.api.usage import ClientMemory
 
 if TYPE_CHECKING:
@@ -51,6 +51,16 @@ class ClientConnection(Protocol):
 
         Raises:
             LocalProtocolError: the client's connection cannot carry it, and remains usable.
+        """
+
+    @property
+    def run_room(self) -> int:
+        """The bytes that `dispatch_run` may send now; 0: each message needs `dispatch`."""
+
+    def dispatch_run(self, dispatches: list[MessageDispatch]) -> int:
+        """Send the first of these messages in one step; return how many.
+
+        It ends before one that needs `dispatch`. Nothing else happens meanwhile.
         """
 
     def send_command(self, command: Command) -> None:
@@ -231,6 +241,17 @@ class ProducerExchange:
             transacted.outer = self
             self._transacted = transacted
         return transacted
+
+    def within_open(self, xid: TransactionId) -> ProducerExchange | None:
+        """Return the producer's exchange for messages of a transaction to which it has sent before.
+
+        None if that has not been so, or if the end of the transaction was requested.
+        """
+        transacted = self._transacted
+        transaction = None if transacted is None else transacted.transaction
+        if transaction is None or transaction.xid is not xid:
+            return None
+        return transacted if transaction.state is TransactionState.IN_USE else None
 
     def for_forwarding(self) -> ProducerExchange:
         """Return a new exchange of the same producer and transaction for another destination."""

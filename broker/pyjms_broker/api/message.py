@@ -237,14 +237,17 @@ class MessageReference:
         return expiration > 0 and _clock.time_ms() > expiration
 
     def dispatch_to(
-        self, consumer_id: ConsumerId | None, redelivery_counter: int
+        self, consumer_id: ConsumerId | None, redelivery_counter: int, now: int = 0
     ) -> MessageDispatch:
-        """Return a new dispatch of the message; the first sets the broker's timestamps."""
+        """Return a new dispatch of the message; the first sets the broker's timestamps.
+
+        `now` is the time in ms since 1970, for callers that know it.
+        """
         message = self.cached
         if message is None:
             message = self.message
         if not message.broker_out_time:
-            now = message.broker_out_time = _clock.time_ms()
+            now = message.broker_out_time = now or _clock.time_ms()
             waited = now - message.broker_in_time
             statistics = self.destination.statistics
             statistics.timed += 1

@@ -66,6 +66,8 @@ class Transaction(ABC):
     """`_clock.now()` at its beginning."""
     producer: ProducerInfo | None
     """The producer of its latest message, set by the transaction filter."""
+    latest: Synchronization | None
+    """The work that was added last, and not removed."""
 
     @property
     def is_prepared(self) -> bool:

@@ -106,6 +106,7 @@ class BaseTransaction(Transaction):
         self._store = store
         self._on_finished = on_finished
         self._synchronizations: list[Synchronization] = []
+        self.latest: Synchronization | None = None
         self._pending: dict[PendingWork, None] = {}
         self._delayed_step: Callable[[], int | Completion] | None = None
         self._result: Completion = COMPLETED
@@ -114,6 +115,7 @@ class BaseTransaction(Transaction):
     # work
     def add(self, synchronization: Synchronization) -> None:
         self._synchronizations.append(synchronization)
+        self.latest = synchronization
 
     def remove(self, synchronization: Synchronization) -> None:
         """Remove a synchronization that was added.
@@ -122,6 +124,7 @@ class BaseTransaction(Transaction):
             ValueError: it was not added.
         """
         self._synchronizations.remove(synchronization)
+        self.latest = None
 
     def add_pending(self, work: PendingWork) -> None:
         self._pending[work] = None

@@ -14,10 +14,11 @@ from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
+from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+USUAL_PRIORITIES: Final = (4, 5)
+"""The defaults of JMS and of REST, which nobody has chosen for a message."""
 ADVISORY_TYPE = "Advisory"
 """The JMSType of messages that the broker itself publishes or replies with."""
 
@@ -48,6 +51,10 @@ class BaseDestination(RegionDestination):
     """The base class of queues and topics."""
 
     _audit: MessageAudit | None = None
+    _is_audited: bool = False
+    _has_checked_priority: bool = True
+    _unstored: OrderedDict[MessageReference, Completion]
+    """Messages that become visible only once they are stored, and those behind them."""
     _unwritable: MessageId | None = None
     """The message that was set aside last."""
     store: MessageStore | None
@@ -147,6 +154,51 @@ class BaseDestination(RegionDestination):
             if full is not None:
                 return wait_for_space(self, exchange, reference, full)
         return self.accept(exchange, reference)
+
+    def take_run(
+        self, exchange: ProducerExchange, messages: list[ActiveMQMessage], *, is_stored: bool
+    ) -> list[MessageReference]:
+        """Number the first of these messages, as far as `send` would accept them at once.
+
+        It ends before the first one that may have to wait, be refused, dropped or reported; with
+        `is_stored`, also before a persistent one.
+        """
+        context = exchange.context
+        if self.disposed or self._unstored or self.watchers:
+            return []
+        if self.reports_arrivals or self.reports_dispatched:  # to filters, which may raise
+            return []
+        # memory must not become short: which messages wait in the store is decided for each
+        free = self.memory.free - self._minimum_size
+        if free <= 0 or (self.needs_disk and self._is_disk_full()):
+            return []
+        now, size = _clock.time_ms(), 0
+        audit, run = self._audit, list[MessageReference]()
+        for message in messages:
+            raw, message_id = message.raw, message.message_id
+            if (
+                raw is None
+                or len(raw) > context.unchecked_size
+                or message_id is None
+                or message_id.broker_sequence_id
+                or 0 < message.expiration < now
+                or (is_stored and message.persistent)
+                or (message.priority not in USUAL_PRIORITIES and not self._has_checked_priority)
+                or size + len(raw) >= free
+                # found as well by `send`, which also makes the audit
+                or (self._is_audited if audit is None else audit.is_duplicate(message_id))
+            ):
+                break
+            message_id.broker_sequence_id = self.broker.next_sequence_id()
+            message.broker_in_time, message.broker_out_time = now, 0
+            reference = MessageReference(message, self, self._minimum_size)
+            run.append(reference)
+            size += reference.size
+        return run
+
+    def _is_disk_full(self) -> bool:
+        mark = self.policy.store_usage_high_water_mark
+        return self.temp_usage.full(mark) is not None or self.store_usage.full(mark) is not None
 
     def control_flow(self, *, enabled: bool) -> None:
         """Switch flow control on or off: senders wait while memory is full. Not for advisories."""

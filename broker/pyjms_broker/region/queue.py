@@ -55,6 +55,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
@@ -74,6 +75,7 @@ from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference, Position, copy_command
 from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.cursor.memory import (
     MAX_EXPIRED_PER_TURN,
     PAGING_RETRY_DELAY,
@@ -94,13 +96,17 @@ from pyjms_broker.cursor.spilling import (
     never_short,
 )
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.base_destination import ArrivalOrder, BaseDestination
+from pyjms_broker.region.base_destination import (
+    USUAL_PRIORITIES,
+    ArrivalOrder,
+    BaseDestination,
+)
 from pyjms_broker.region.bridge_filter import check_return
 from pyjms_broker.region.dead_letters import DeadLetterOrdering
 from pyjms_broker.region.memory_relief import Holder
 from pyjms_broker.region.message_groups import GroupAssignment, message_group_map
 from pyjms_broker.region.subscription import QueueSubscription
-from pyjms_broker.region.transaction_work import TransactedSend
+from pyjms_broker.region.transaction_work import TransactedSends
 from pyjms_broker.store.api import (
     MessageStore,
     OperationContext,
@@ -125,8 +131,6 @@ _order = attrgetter("order")
 _STAMP: Final = 50
 """The bits of a candidate's stamp in its order."""
 _PRIORITY: Final = 80
-_USUAL_PRIORITIES: Final = (4, 5)
-"""The defaults of JMS and of REST, which nobody has chosen for a message."""
 _GROUPS: Final = (1 << (_PRIORITY - _STAMP)) - 1
 
 
@@ -441,18 +445,11 @@ class QueueDispatcher:
 
     def on_arrivals(self, references: list[MessageReference]) -> None:
         """Dispatch new messages as `on_arrival` does each, to an only consumer in one round."""
-        dispatched = 0
-        ready = self.ring.ready
-        if (
-            ready
-            and len(self.ring) == 1
-            and (self.is_idle or (self._may_offer_new() and self.is_idle))
-            and self._is_open
-            and not (self._iterating or self._is_resting or self._memory.was_short)
-        ):
+        dispatched = self.send_at_once(references)
+        if dispatched < len(references) and self._has_only_one_ready():
             self._iterating = True
             try:
-                dispatched = self._deliver_run(ready[0], references)
+                dispatched += self._deliver_run(self.ring.ready[0], references, dispatched)
             finally:
                 self._iterating = False
         for reference in islice(references, dispatched, None):
@@ -460,8 +457,39 @@ class QueueDispatcher:
         if self._again:
             self.iterate()
 
-    def _deliver_run(self, candidate: Candidate, references: list[MessageReference]) -> int:
-        """Dispatch the first of these messages to the only consumer; return how many.
+    def _has_only_one_ready(self) -> bool:
+        """Return whether new messages go to the only consumer, as long as it matches them."""
+        return (
+            len(self.ring) == 1
+            and len(self.ring.ready) == 1
+            and (self.is_idle or (self._may_offer_new() and self.is_idle))
+            and self._is_open
+            and not (self._iterating or self._is_resting or self._memory.was_short)
+        )
+
+    def send_at_once(self, references: list[MessageReference]) -> int:
+        """Dispatch the first of these new messages to the only consumer in one step.
+
+        Returns:
+            How many; the others are as before.
+        """
+        if not self._has_only_one_ready():
+            return 0
+        candidate, statistics = self.ring.ready[0], self._queue.statistics
+        subscription = candidate.subscription
+        if not subscription.matches_all or subscription.is_full():
+            return 0
+        count = subscription.deliver_run(references)
+        statistics.dispatched += count
+        statistics.inflight += count
+        if count and subscription.is_full():
+            self.ring.rotate(candidate, 0, is_full=True)
+        return count
+
+    def _deliver_run(
+        self, candidate: Candidate, references: list[MessageReference], begin: int
+    ) -> int:
+        """Dispatch these messages from `begin` on to the only consumer; return how many.
 
         It ends at a message that has to be offered, and with the consumer, which may be full or be
         removed while a message is dispatched to it.
@@ -470,7 +498,7 @@ class QueueDispatcher:
         if not subscription.matches_all or subscription.is_full():
             return 0
         context, count = subscription.context, 0
-        for reference in references:
+        for reference in islice(references, begin, None):
             message = reference.cached
             if (
                 not candidate.ready
@@ -1057,7 +1085,6 @@ class Queue(BaseDestination):
         self._arrivals: ArrivalOrder | None = None
         self._is_concurrent = broker.store_capabilities.concurrent_store_and_dispatch_queues
         self._unstored = _NONE_UNSTORED
-        """Messages that become visible only once they are stored, and those behind them."""
         if policy.persist_jms_redelivered and store is not None:
             self.marks_redelivered = True
         if self.is_paged:
@@ -1095,42 +1122,19 @@ class Queue(BaseDestination):
         self.marks_redelivered = policy.persist_jms_redelivered and self.store is not None
         return kept
 
-    def send_run(self, context: ConnectionContext, messages: list[ActiveMQMessage]) -> int:
-        """Accept the first of these messages together; return how many.
-
-        They are those that `send` would accept at once, without a store: it ends before the first
-        one that may have to wait, be refused, dropped, stored or reported.
-        """
-        if self.disposed or self._unstored or self.watchers:
+    def send_run(self, exchange: ProducerExchange, messages: list[ActiveMQMessage]) -> int:
+        """Accept the first of these messages together; return how many; see `take_run`."""
+        if self.reader is not None:
             return 0
-        if self.reports_arrivals or self.reports_dispatched:  # to filters, which may raise
+        transaction = exchange.transaction
+        is_stored = transaction is None and self.store is not None
+        run = self.take_run(exchange, messages, is_stored=is_stored)
+        if not run:
             return 0
-        # memory must not become short: which messages wait in the store is decided for each
-        free = self.memory.free - self._minimum_size
-        if free <= 0 or self.reader is not None or (self.needs_disk and self._is_temp_full()):
-            return 0
-        is_stored, now, size = self.store is not None, _clock.time_ms(), 0
-        audit, statistics = self._audit, self.statistics
-        run: list[MessageReference] = []
-        for message in messages:
-            raw, message_id = message.raw, message.message_id
-            if (
-                raw is None
-                or len(raw) > context.unchecked_size
-                or message_id is None
-                or message_id.broker_sequence_id
-                or 0 < message.expiration < now
-                or (is_stored and message.persistent)
-                or (message.priority not in _USUAL_PRIORITIES and not self._has_checked_priority)
-                or size + len(raw) >= free
-                # found as well by `send`, which also makes the audit
-                or (self._is_audited if audit is None else audit.is_duplicate(message_id))
-            ):
-                break
-            message_id.broker_sequence_id = self.broker.next_sequence_id()
-            message.broker_in_time, message.broker_out_time = now, 0
-            reference = MessageReference(message, self, self._minimum_size)
-            run.append(reference)
+        if transaction is not None:
+            return self._add_run(exchange, transaction, run)
+        statistics, size = self.statistics, 0
+        for reference in run:
             size += reference.size
             if not statistics.min_size <= reference.size <= statistics.max_size:
                 statistics.new_extreme_size(reference.size)
@@ -1145,8 +1149,37 @@ class Queue(BaseDestination):
         self.dispatcher.on_arrivals(run)
         return len(run)
 
-    def _is_temp_full(self) -> bool:
-        return self.temp_usage.full(self.policy.store_usage_high_water_mark) is not None
+    def _add_run(
+        self, exchange: ProducerExchange, transaction: Transaction, run: list[MessageReference]
+    ) -> int:
+        """Add messages to a transaction, as far as the store takes them; return how many."""
+        context, store, size = OperationContext(transaction.xid), self.store, 0
+        for count, reference in enumerate(run):
+            if store is not None and reference.persistent:
+                try:
+                    stored = store.add_message(context, reference)
+                    if stored is not COMPLETED:
+                        report = partial(self.report_lost, exchange.context, reference)
+                        checked(stored, store, "add_message").then(report)
+                except Exception:
+                    for untaken in run[count:]:  # `send` raises it again for the first of them
+                        self.forget_duplicate(untaken)
+                    del run[count:]
+                    break
+            size += reference.size
+            self._add_to(transaction, reference)
+        self.memory.increase(size)
+        return len(run)
+
+    def _add_to(self, transaction: Transaction, reference: MessageReference) -> None:
+        """Make a message part of a transaction, together with those before it, if they are ours."""
+        latest = transaction.latest
+        if isinstance(latest, TransactedSends) and latest.reference.destination is self:
+            latest.references.append(reference)
+        else:
+            transaction.add(
+                TransactedSends(transaction, reference, self._on_committed, self._discard)
+            )
 
     def accept(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
         context, transaction = exchange.context, exchange.transaction
@@ -1158,7 +1191,7 @@ class Queue(BaseDestination):
         if audit is not None and audit.is_duplicate(reference.message_id):
             check_return(self.broker.own_path, self.references, reference)
             return COMPLETED
-        if reference.priority not in _USUAL_PRIORITIES and not self._has_checked_priority:
+        if reference.priority not in USUAL_PRIORITIES and not self._has_checked_priority:
             self._check_priority(context, reference)
         self.memory.increase(reference.size)
         stored: Completion = COMPLETED
@@ -1177,9 +1210,7 @@ class Queue(BaseDestination):
                 self._discard(reference)
                 raise
         if transaction is not None:
-            transaction.add(
-                TransactedSend(transaction, reference, self._on_committed, self._discard)
-            )
+            self._add_to(transaction, reference)
             return stored
         # messages numbered by the store wait for those with lower numbers
         must_wait = stored is not COMPLETED and (
@@ -1229,11 +1260,38 @@ class Queue(BaseDestination):
             self.dispatcher.remove(in_memory)
             self.drop(in_memory)
 
-    def _on_committed(self, reference: MessageReference) -> None:
-        if reference.position is None and reference.persistent and self.store is not None:
-            self._drop_duplicate(reference)
-        else:
-            self._enqueue(reference)
+    def _on_committed(self, references: list[MessageReference]) -> None:
+        stores, count = self.store is not None, 0
+        if len(references) > 1 and self.reader is None and not self.reports_arrivals:
+            have_duplicates = stores and any(
+                each.persistent and each.position is None for each in references
+            )
+            count = 0 if have_duplicates else self._enqueue_run(references)
+        for reference in islice(references, count, None):
+            if reference.position is None and reference.persistent and stores:
+                self._drop_duplicate(reference)
+            else:
+                self._enqueue(reference)
+
+    def _enqueue_run(self, references: list[MessageReference]) -> int:
+        """Enqueue the first of these messages, as many as are sent in one step; return how many.
+
+        The others are not touched: which of them wait in memory is decided for each.
+        """
+        count = self.dispatcher.send_at_once(references)
+        statistics = self.statistics
+        for reference in islice(references, count):
+            statistics.total_size += reference.size
+            if not statistics.min_size <= reference.size <= statistics.max_size:
+                statistics.new_extreme_size(reference.size)
+            if self.is_paged and reference.position is not None:
+                self.contents.mark_visible(reference)
+            self.contents.add(reference)
+        statistics.enqueues += count
+        statistics.messages += count
+        if count and self.watchers:
+            self.notify_watchers()
+        return count
 
     def _drop_duplicate(self, reference: MessageReference) -> None:
         self.memory.decrease(reference.size)
@@ -1320,6 +1378,34 @@ class Queue(BaseDestination):
         self.drop(reference)
         if self.reports_consumed:
             self.report_consumed(context, reference)
+
+    def on_consumed_run(
+        self, context: ConnectionContext, references: list[MessageReference]
+    ) -> None:
+        """Remove messages that one consumer has acknowledged together."""
+        if self.reports_consumed or self.watchers:
+            for reference in references:
+                self.on_consumed(context, reference)
+            return
+        count = owned = size = 0
+        for reference in references:
+            if reference.dropped:
+                continue
+            reference.dropped = True
+            if reference.owner is not None:
+                reference.owner = None
+                owned += 1
+            count += 1
+            size += reference.size
+            if self._tracks_positions:
+                self.contents.remove(reference)
+            else:
+                del self.references[reference]
+        statistics = self.statistics
+        statistics.inflight -= owned
+        statistics.dequeues += count
+        statistics.messages -= count
+        self.memory.decrease(size)
 
     def drop(self, reference: MessageReference) -> None:
         """Remove a message that was consumed, expired or removed from memory."""

@@ -82,6 +82,7 @@ from pyjms_broker.region.subscription import (
 )
 from pyjms_broker.region.system_usage import DestinationLimits, SystemUsage
 from pyjms_broker.region.temporary_owners import TemporaryOwners
+from pyjms_broker.region.topic import Topic
 from pyjms_broker.region.topic_subscription import TopicSubscription
 from pyjms_broker.store.api import PersistenceAdapter, StoredSubscription, StoreState
 
@@ -881,10 +882,13 @@ class RegionBroker(InnermostBroker):
         return entry_point.send(exchange, message)
 
     def send_run(self, exchange: ProducerExchange, messages: list[ActiveMQMessage]) -> int:
-        queue = exchange.region_destination
-        if type(queue) is not Queue or exchange.table_version != self._table.version:
-            return 0  # such as one that forwards each message to others
-        return queue.send_run(exchange.context, messages)
+        destination = exchange.region_destination
+        if exchange.table_version == self._table.version:
+            if type(destination) is Queue:
+                return destination.send_run(exchange, messages)
+            if type(destination) is Topic:
+                return destination.send_run(exchange, messages)
+        return 0  # such as one that forwards each message to others
 
     def acknowledge_run(self, exchange: ConsumerExchange, acks: deque[MessageAck]) -> Completion:
         subscription = exchange.subscription

@@ -15,9 +15,9 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, cast
 
 from anyio import lowlevel
@@ -28,6 +28,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import Selector, SelectorLimitException, compile_selector, selector_or_none
+from pyjms.wire.limits import LARGE_FRAME
 from pyjms.wire.openwire.commands import (
     AckType,
     ConsumerControl,
@@ -35,7 +36,6 @@ from pyjms.wire.openwire.commands import (
     ConsumerInfo,
     MessageAck,
     MessageDispatch,
-    MessageId,
     MessagePull,
     Throwable,
     XATransactionId,
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+_FRAME_SPACE: Final = 512
+"""Bytes of a dispatch besides its message, more than most have."""
 _RETRY_DELAY: Final = 5.0
 """Seconds until failed marks are retried."""
 
@@ -487,6 +489,31 @@ class AbstractSubscription(Subscription):
         if reference.destination.reports_dispatched:
             reference.destination.report_dispatched(reference, self)
 
+    def transmit_run(self, references: Iterable[MessageReference], most: int) -> int:
+        """Send the first of these messages, at most `most`, in one step; return how many.
+
+        It ends before one that needs `transmit`, which may be the first.
+        """
+        connection = self.context.connection
+        if self.redelivery_marking is not None or connection is None or not self.prefetch_size:
+            return 0
+        room, now = connection.run_room, _clock.time_ms()
+        consumer_id, run = self.consumer_id, list[MessageDispatch]()
+        for reference in references:
+            message = reference.cached
+            raw = None if message is None else message.raw
+            if message is None or raw is None or message.target_consumer_id is not None:
+                break
+            room -= len(raw) + _FRAME_SPACE
+            if room < 0 or len(run) == most or len(raw) > LARGE_FRAME:
+                break
+            if reference.group_id is not None or reference.destination.reports_dispatched:
+                break
+            run.append(reference.dispatch_to(consumer_id, reference.redelivery_counter, now))
+        count = connection.dispatch_run(run) if run else 0
+        self.dispatched_count += count
+        return count
+
     def on_unwritable(self, reference: MessageReference, error: LocalProtocolError) -> None:
         """Set a message aside that the connection cannot carry; the consumer gets the next ones."""
         self.dispatched_count -= 1
@@ -538,6 +565,11 @@ class PrefetchSubscription(AbstractSubscription):
     @abstractmethod
     def settle(self, reference: MessageReference) -> None:
         """Release the message, which was consumed."""
+
+    def settle_all(self, references: list[MessageReference]) -> None:
+        """Release messages that were consumed."""
+        for reference in references:
+            self.settle(reference)
 
     @abstractmethod
     def unsettle(self, reference: MessageReference) -> None:
@@ -812,16 +844,18 @@ class PrefetchSubscription(AbstractSubscription):
 
     def _range(self, ack: MessageAck) -> list[MessageReference]:
         """Return the messages of the range, in dispatch order. (activemq-broker 7.1, A1)"""
-        first: MessageId | None = ack.first_message_id
+        first, last = ack.first_message_id, ack.last_message_id
+        last_identity = None if last is None else last.identity
         found: list[MessageReference] = []
         inside = first is None
         for reference in self.dispatched.values():
+            identity = reference.message_id.identity
             if not inside:
-                if first is not None and reference.message_id.identity != first.identity:
+                if first is not None and identity != first.identity:
                     continue
                 inside = True
             found.append(reference)
-            if _is_last(reference, ack):
+            if identity == last_identity and _is_last(reference, ack):
                 return found
         missing, end = (ack.last_message_id, "end") if inside else (first, "start")
         raise _mismatch(
@@ -842,11 +876,11 @@ class PrefetchSubscription(AbstractSubscription):
                 self.dispatched.move_to_end(reference.message_id.identity, last=False)
                 raise
         self.dequeue_count += 1
+        if self.prefetch_extension:  # first: a sender that waits for memory may fill the window
+            self.prefetch_extension -= 1
         self.settle(reference)
         if stored is not COMPLETED:
             stored.then(partial(self._unsettle_if_failed, reference))
-        if self.prefetch_extension:
-            self.prefetch_extension -= 1
         self.window_freed()
         return stored
 
@@ -861,24 +895,26 @@ class PrefetchSubscription(AbstractSubscription):
         *,
         are_dead_letters: bool = False,
     ) -> Completion:
-        stored = [
-            self._complete_in_range(context, reference, is_dead_letter=are_dead_letters)
-            for reference in references
-        ]
-        self._shrink(len(references))
-        self.window_freed()
-        return all_of(stored)
-
-    def _complete_in_range(
-        self, context: OperationContext, reference: MessageReference, *, is_dead_letter: bool
-    ) -> Completion:
-        stored = self.store_acknowledgement(context, reference, is_dead_letter=is_dead_letter)
-        self.undispatch(reference)
-        self.dequeue_count += 1
-        self.settle(reference)
-        if stored is not COMPLETED:
-            stored.then(partial(self._unsettle_if_failed, reference))
-        return stored
+        done: list[MessageReference] = []
+        waiting: list[tuple[MessageReference, Completion]] = []
+        try:
+            for reference in references:
+                if reference.persistent:
+                    stored = self.store_acknowledgement(
+                        context, reference, is_dead_letter=are_dead_letters
+                    )
+                    if stored is not COMPLETED:
+                        waiting.append((reference, stored))
+                self.undispatch(reference)
+                done.append(reference)
+        finally:
+            self.dequeue_count += len(done)
+            self._shrink(len(done))
+            self.settle_all(done)
+            for reference, stored in waiting:
+                stored.then(partial(self._unsettle_if_failed, reference))
+            self.window_freed()
+        return all_of([stored for _, stored in waiting])
 
     def _complete_in_transaction(
         self, transaction: Transaction, ack: MessageAck, references: list[MessageReference]
@@ -898,15 +934,12 @@ class PrefetchSubscription(AbstractSubscription):
     ) -> None:
         """Apply the acknowledgements of a committed transaction, or undo those of another."""
         self.remove_transacted(references)
-        in_window = 0  # excludes messages of a consumer that has left
-        for reference in references:
-            if committed:
-                in_window += self.undispatch(reference)
-                self.dequeue_count += 1
-                self.settle(reference)
-            else:
-                in_window += self.is_dispatched(reference)
-        self._shrink(in_window)
+        leave = self.undispatch if committed else self.is_dispatched
+        # those in the window: a consumer that has left has none
+        self._shrink(sum([leave(reference) for reference in references]))
+        if committed:
+            self.dequeue_count += len(references)
+            self.settle_all(references)
         self._open_transactions -= local
         self.return_unacknowledged([] if committed else references)
         self.window_freed()
@@ -1050,6 +1083,21 @@ class QueueSubscription(PrefetchSubscription):
         self.transmit(reference, reference.redelivery_counter)
         return not has_room and self.is_full()
 
+    def deliver_run(self, references: list[MessageReference]) -> int:
+        """Own and send the first of these messages in one step; return how many.
+
+        It ends where the window does, and before one that needs `deliver`.
+        """
+        dispatched, by_id = self.dispatched, self._by_id
+        room = self.prefetch_size - len(dispatched) + self.prefetch_extension
+        count = self.transmit_run(references, room) if room > 0 else 0
+        for reference in islice(references, count):
+            reference.owner = self
+            identity = reference.message_id.identity
+            dispatched[identity if by_id and identity not in dispatched else reference] = reference
+        self.enqueue_count += count
+        return count
+
     def window_freed(self) -> None:
         for queue, candidate in tuple(self._candidates.items()):
             if not (candidate.ready and queue.dispatcher.is_idle):
@@ -1059,9 +1107,9 @@ class QueueSubscription(PrefetchSubscription):
         """Settle messages of which each has its own acknowledgement, and free the window once."""
         if not self._by_id or self._transacted or self.times_acks or self.info.network_subscription:
             return COMPLETED
-        dispatched, context = self.dispatched, self.context
-        stored, count = COMPLETED, 0
+        dispatched, stored = self.dispatched, COMPLETED
         consumer_id = acks[0].consumer_id
+        done: list[MessageReference] = []
         try:
             while acks and stored is COMPLETED:
                 ack = acks[0]
@@ -1081,17 +1129,29 @@ class QueueSubscription(PrefetchSubscription):
                         NO_TRANSACTION, reference, None
                     )
                 del dispatched[last.identity]
-                count += 1
-                reference.destination.on_consumed(context, reference)
-                if self.prefetch_extension:  # now: waiting senders may have filled the window
-                    self.prefetch_extension -= 1
-                if stored is not COMPLETED:
-                    stored.then(partial(self._unsettle_if_failed, reference))
+                done.append(reference)
         finally:
-            if count:
-                self.dequeue_count += count
+            if done:
+                self.dequeue_count += len(done)
+                self._shrink(len(done))
+                self.settle_all(done)
+                if stored is not COMPLETED:
+                    stored.then(partial(self._unsettle_if_failed, done[-1]))
                 self.window_freed()
         return stored
+
+    def settle_all(self, references: list[MessageReference]) -> None:
+        queue = references[0].destination if references else None
+        if (
+            queue is None
+            or not self._by_id
+            or self.info.network_subscription
+            # not of one that was removed, and of its successor
+            or any(reference.destination is not queue for reference in references)
+        ):
+            super().settle_all(references)
+        else:
+            cast("Queue", queue).on_consumed_run(self.context, references)
 
     def settle(self, reference: MessageReference) -> None:
         reference.destination.on_consumed(self.context, reference)

@@ -7,13 +7,14 @@ A message counts as used memory while a subscription or transaction retains it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire.commands import Command, DataStructure
+from pyjms.wire.openwire.commands import ActiveMQMessage, Command, DataStructure
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.completion import completion_of as checked
@@ -160,6 +161,27 @@ class Topic(BaseDestination):
         return list(self._subscribers)
 
     # sending
+    def send_run(self, exchange: ProducerExchange, messages: list[ActiveMQMessage]) -> int:
+        """Publish the first of these messages together; return how many; see `take_run`.
+
+        A subscriber gets all of them before the next one gets the first.
+        """
+        if exchange.transaction is not None or self.durable_count or self.needs_disk:
+            return 0
+        if self._keeps_all or self._reorder is not None or self._exclude is not None:
+            return 0
+        run = self.take_run(exchange, list(takewhile(_is_not_kept, messages)), is_stored=False)
+        statistics = self.statistics
+        for reference in run:
+            statistics.total_size += reference.size
+            if not statistics.min_size <= reference.size <= statistics.max_size:
+                statistics.new_extreme_size(reference.size)
+        statistics.enqueues += len(run)
+        for subscriber in tuple(self._subscribers) if run else ():
+            assert isinstance(subscriber, TopicSubscription), "there are no durable ones"
+            subscriber.add_run(run)
+        return len(run)
+
     def accept(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
         if exchange.transaction is not None:
             return self._accept_transacted(exchange.transaction, reference)
@@ -455,6 +477,11 @@ class _TopicSend(PendingSend):
     def _end(self) -> None:
         self.release()
         self._topic.stop_deferring(self.transaction)
+
+
+def _is_not_kept(message: ActiveMQMessage) -> bool:
+    properties = message.marshalled_properties
+    return properties is None or RETAIN_MARK not in properties
 
 
 def _rotate(subscribers: _Subscribers, first: _Subscriber) -> None:

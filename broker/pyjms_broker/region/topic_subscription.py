@@ -9,10 +9,13 @@ memory for the others.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from pyjms.errors import JMSException, LocalProtocolError
+from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.message_audit import MessageAudit
@@ -138,6 +141,18 @@ class TopicSubscription(AbstractSubscription):
             if self._most_unevicted < len(pending):
                 self.broker.evictions.run(self._evict)
 
+    def add_run(self, references: list[MessageReference]) -> None:
+        """Accept those of these messages of a topic that match, as `add` does each."""
+        count = 0
+        if self.matches_all and self._audit is None and not self._pending and not self.is_full():
+            room = self.prefetch_size - self.in_flight + self.prefetch_extension
+            count = self.transmit_run(references, room)
+            self.enqueue_count += count
+            references[0].destination.statistics.dispatched += count
+        for reference in islice(references, count, None):
+            if self.matches(reference):
+                self.add(reference)
+
     def recover_kept(self) -> None:
         for topic in cast("list[Topic]", self.destinations):
             for reference in topic.kept_for(self):
@@ -231,7 +246,7 @@ class TopicSubscription(AbstractSubscription):
         if kind in _CONSUMES:
             transaction = exchange.transaction
             if transaction is None:
-                self.count_consumed(ack)
+                self.count_consumed(ack.destination, ack.message_count)
             else:
                 self._acknowledge_in_transaction(transaction, ack)
         elif kind == AckType.DELIVERED:
@@ -240,9 +255,27 @@ class TopicSubscription(AbstractSubscription):
                 self.window_freed()
         elif kind == AckType.EXPIRED:
             self.expired_count += ack.message_count
-            self.count_consumed(ack)
+            self.count_consumed(ack.destination, ack.message_count)
         elif kind != AckType.REDELIVERED:
             raise JMSException(f"Invalid acknowledgment: {ack}")
+        return COMPLETED
+
+    def acknowledge_run(self, acks: deque[MessageAck]) -> Completion:
+        """Count messages as consumed of which each has its own acknowledgement, all at once."""
+        first, left, count = acks[0], self.in_flight, 0
+        while acks and count < left and not self.times_acks:
+            ack = acks[0]
+            if (
+                ack.consumer_id is not first.consumer_id
+                or ack.destination is not first.destination
+                or ack.ack_type != AckType.STANDARD
+                or ack.message_count != 1
+            ):
+                break
+            acks.popleft()
+            count += 1
+        if count:
+            self.count_consumed(first.destination, count)
         return COMPLETED
 
     def _acknowledge_in_transaction(self, transaction: Transaction, ack: MessageAck) -> None:
@@ -255,13 +288,13 @@ class TopicSubscription(AbstractSubscription):
         """Handle the end of a transaction that has acknowledged `count` messages."""
         self._transacted_count -= count
 
-    def count_consumed(self, ack: MessageAck) -> None:
-        """Count messages as consumed and fill the window."""
-        count = max(0, min(ack.message_count, self.in_flight))
+    def count_consumed(self, acknowledged: Destination | None, messages: int) -> None:
+        """Count messages of a topic (None: the first) as consumed, and fill the window."""
+        count = max(0, min(messages, self.in_flight))
         self.dequeue_count += count
-        self.prefetch_extension = max(0, self.prefetch_extension - ack.message_count)
+        self.prefetch_extension = max(0, self.prefetch_extension - messages)
         for destination in self.destinations:
-            if ack.destination is None or destination.destination == ack.destination:
+            if acknowledged is None or destination.destination == acknowledged:
                 destination.statistics.dequeues += count
                 break
         self.window_freed()
@@ -282,7 +315,7 @@ class _Acknowledgement(Synchronization):
 
     def after_commit(self) -> None:
         self._subscription.transaction_ended(self._count)
-        self._subscription.count_consumed(self._ack)
+        self._subscription.count_consumed(self._ack.destination, self._ack.message_count)
 
     def after_rollback(self) -> None:
         self._subscription.transaction_ended(self._count)

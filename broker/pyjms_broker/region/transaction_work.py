@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
@@ -51,12 +51,17 @@ class PendingSend(Synchronization):
             self._kept = destination
             destination.prepared_sends += 1
         elif not destination.destination.is_temporary:
-            self._send_again(destination)
+            for reference in self.messages():
+                self._send_again(destination, reference)
 
-    def _send_again(self, removed: RegionDestination) -> None:
+    def messages(self) -> Sequence[MessageReference]:
+        """Return the messages that are sent."""
+        return (self.reference,)
+
+    def _send_again(self, removed: RegionDestination, reference: MessageReference) -> None:
         destination = removed.recreate()
         exchange = ProducerExchange(ConnectionContext(), transaction=self.transaction)
-        destination.accept(exchange, destination.reference_to(self.reference.message))
+        destination.accept(exchange, destination.reference_to(reference.message))
 
     def committing(self, stored: Completion) -> None:
         self.reference.destination.committing(stored)
@@ -68,32 +73,41 @@ class PendingSend(Synchronization):
             self._kept = None
 
 
-class TransactedSend(PendingSend):
-    """A send that calls `committed` or `rolled_back` with its message at the end."""
+class TransactedSends(PendingSend):
+    """Successive sends to a queue, whose messages it passes on together at the end."""
 
-    __slots__ = ("_committed", "_rolled_back")
+    __slots__ = ("_committed", "_rolled_back", "references")
 
     def __init__(
         self,
         transaction: Transaction,
         reference: MessageReference,
-        committed: Callable[[MessageReference], None],
+        committed: Callable[[list[MessageReference]], None],
         rolled_back: Callable[[MessageReference], None],
     ) -> None:
         super().__init__(transaction, reference)
+        self.references = [reference]
+        """The messages; more are added as long as the transaction gets no other work."""
         self._committed = committed
         self._rolled_back = rolled_back
+
+    def messages(self) -> Sequence[MessageReference]:
+        return self.references
 
     def after_commit(self) -> None:
         self.release()
         if self.is_void:
-            self._rolled_back(self.reference)
+            self._discard()
         else:
-            self._committed(self.reference)
+            self._committed(self.references)
 
     def after_rollback(self) -> None:
         self.release()
-        self._rolled_back(self.reference)
+        self._discard()
+
+    def _discard(self) -> None:
+        for reference in self.references:
+            self._rolled_back(reference)
 
 
 def recovered_work(

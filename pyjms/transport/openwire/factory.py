@@ -269,6 +269,8 @@ def negotiated_transport(
 
     def on_negotiation(settings: NegotiatedSettings) -> None:
         tcp.set_tcp_no_delay(settings.tcp_no_delay_enabled)
+        if wire_format.encodes_runs:
+            tcp.encode_run = wire_format.encode_run
         if monitor is not None:
             monitor.monitor(settings)
             # from now on no other command passes through the monitor

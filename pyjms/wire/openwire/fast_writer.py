@@ -24,6 +24,7 @@ broker stores it. Rules:
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from pyjms.errors import LocalProtocolError
@@ -64,6 +65,11 @@ from pyjms.wire.openwire.writer import LooseWriter
 
 # type, commandId, responseRequired
 _HEAD: Final = struct.Struct(">Bi?")
+# size, type, commandId, responseRequired
+_DISPATCH_HEAD: Final = struct.Struct(">iBi?")
+# a dispatch without its ids and without its message's body: head, flag and type of the message,
+# redeliveryCounter
+_DISPATCHED_SIZE: Final = _HEAD.size + 2 + 4
 _LENGTH: Final = struct.Struct(">Bi")
 _ACK_END: Final = struct.Struct(">iB")
 
@@ -174,6 +180,41 @@ class FastWriter:
             self._message(out, message)
         out += I32.pack(dispatch.redelivery_counter)
         return True
+
+    def write_dispatches(
+        self, out: bytearray, dispatches: Sequence[Structure], most: int, largest: int
+    ) -> int:
+        """Append the whole frames of the first of these dispatches; return how many.
+
+        It ends before anything else than a dispatch of a received message of no more than 64 KiB,
+        before a frame of more than `largest` bytes, and once `out` has more than `most`.
+        """
+        count = 0
+        consumer_id, destination, named = self._dispatched
+        for dispatch in dispatches:
+            if type(dispatch) is not MessageDispatch or len(out) > most:
+                break
+            message = dispatch.message
+            raw = None if message is None else message.raw
+            if message is None or raw is None or len(raw) > LARGE_FRAME:
+                break
+            if dispatch.consumer_id is not consumer_id or dispatch.destination is not destination:
+                self._dispatched = self._name(dispatch.consumer_id, dispatch.destination)
+                consumer_id, destination, named = self._dispatched
+            size = _DISPATCHED_SIZE + len(named) + len(raw)
+            if size > largest:
+                break
+            end = I32.pack(dispatch.redelivery_counter)
+            out += _DISPATCH_HEAD.pack(
+                size, MessageDispatch.TYPE, dispatch.command_id, dispatch.response_required
+            )
+            out += named
+            out.append(1)
+            out.append(message.TYPE)
+            out += raw
+            out += end
+            count += 1
+        return count
 
     def _ack(self, out: bytearray, ack: MessageAck) -> bool:
         first, last = ack.first_message_id, ack.last_message_id

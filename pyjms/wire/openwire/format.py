@@ -25,7 +25,7 @@ LocalProtocolError from `encode`. The format has no role: client and broker use 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
@@ -208,6 +208,11 @@ class OpenWireFormat:
         self._violation: RemoteProtocolError | None = None
 
     @property
+    def encodes_runs(self) -> bool:
+        """Whether `encode_run` can be used, as agreed on with the peer."""
+        return self._fast_writer is not None
+
+    @property
     def max_frame_size(self) -> int:
         """Bytes of the largest frame that the peer may send."""
         return self._max_frame_size
@@ -297,6 +302,15 @@ class OpenWireFormat:
         shared = self._shared.copy()
         self._shared.clear()
         return shared
+
+    def encode_run(self, buffer: bytearray, commands: Sequence[Command], most: int) -> int:
+        """Append the frames of the first of these dispatches; return how many.
+
+        It ends before a command that needs `encode_shared`, which may raise, and once `buffer` has
+        more than `most` bytes.
+        """
+        fast, largest = self._fast_writer, self._max_sent_size
+        return 0 if fast is None else fast.write_dispatches(buffer, commands, most, largest)
 
     def _write_frame(self, buffer: bytearray, command: Command) -> None:
         writer = self._writer()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
 
-from pyjms.jms.destination import Queue, Topic
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -19,6 +21,9 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     MessageDispatch,
     ProducerId,
+    Response,
+    TransactionId,
+    TransactionType,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.primitives import decode_text, encode_map
@@ -51,13 +56,19 @@ async def client() -> AsyncIterator[RawClient]:
         yield client
 
 
-def text(client: RawClient, producer: ProducerId, to: Queue, body: str) -> ActiveMQTextMessage:
-    message = client.text(producer, to, body)
+def text(
+    client: RawClient,
+    producer: ProducerId,
+    to: Destination,
+    body: str,
+    xid: TransactionId | None = None,
+) -> ActiveMQTextMessage:
+    message = client.text(producer, to, body, xid)
     message.persistent = False
     return message
 
 
-async def known(client: RawClient, *destinations: Queue) -> ProducerId:
+async def known(client: RawClient, *destinations: Destination) -> ProducerId:
     """Return a producer whose messages to the last of these destinations may be taken together."""
     producer = await client.producer()
     for destination in destinations:
@@ -263,3 +274,129 @@ async def test_a_plugin_that_raises_for_one_message_of_a_run_does_not_stop_the_o
         assert await bodies(client, 7) == ["first", *"012345"]
         await client.heard(ConnectionErrorCommand)
         assert broker.queue_statistics("q").inflight == 7
+
+
+# transactions
+@pytest.fixture
+async def stored(tmp_path: Path) -> AsyncIterator[RawClient]:
+    """A client of a broker that keeps messages in a journal."""
+    async with connected(BrokerService("runs", data_directory=tmp_path)) as (_, client):
+        yield client
+
+
+async def begun(client: RawClient, number: int) -> TransactionId:
+    xid = client.local(number)
+    await client.transaction(TransactionType.BEGIN, xid)
+    return xid
+
+
+async def committed(client: RawClient, xid: TransactionId) -> Response:
+    return await client.transaction(TransactionType.COMMIT_ONE_PHASE, xid)
+
+
+async def test_runs_of_a_transaction_arrive_at_its_commit_and_in_order(stored: RawClient) -> None:
+    client = stored
+    one, two = await known(client, Q), await known(client, R)
+    await client.consumer(Q, prefetch_size=1000)
+    await client.consumer(R, prefetch_size=1000)
+    assert await bodies(client, 2) == ["first", "first"]
+    for number in range(1, 4):
+        xid = await begun(client, number)
+        for at in range(60):
+            producer, to = ((one, Q), (one, R), (two, R))[at // 7 % 3]
+            message = text(client, producer, to, f"{number}.{at:02}", xid)
+            message.persistent = at % 5 != 0
+            client.send_command(message)
+        await client.nothing_dispatched()
+        if number == 2:
+            await client.transaction(TransactionType.ROLLBACK, xid)
+            await client.nothing_dispatched()
+        else:
+            assert not isinstance(await committed(client, xid), ExceptionResponse)
+            assert await bodies(client, 60) == [f"{number}.{at:02}" for at in range(60)]
+
+
+async def test_a_backlog_of_transacted_runs_is_read_once_and_in_order(stored: RawClient) -> None:
+    """Messages that nobody waits for are in memory or in the store, and never in both."""
+    client, producer = stored, await known(stored, Q)
+    for number in range(1, 6):
+        xid = await begun(client, number)
+        for at in range(50):
+            message = text(client, producer, Q, f"{number}.{at:02}", xid)
+            message.persistent = at % 2 == 0
+            client.send_command(message)
+        await committed(client, xid)
+        if number == 3:
+            leaving = await client.consumer(Q, prefetch_size=20)
+            assert len(await bodies(client, 20)) == 20
+            await client.remove(leaving)
+    await client.consumer(Q, prefetch_size=1000)
+    expected = [f"{number}.{at:02}" for number in range(1, 6) for at in range(50)]
+    assert await bodies(client, 251) == ["first", *expected]
+    await client.nothing_dispatched()
+
+
+@pytest.mark.fact("activemq-broker C5")
+async def test_a_bad_message_in_a_transacted_run_makes_the_commit_fail(stored: RawClient) -> None:
+    client, producer = stored, await known(stored, Q)
+    await client.consumer(Q, prefetch_size=100)
+    assert await bodies(client, 1) == ["first"]
+    xid = await begun(client, 1)
+    for number in range(9):
+        own = ProducerId(client.name, 99, 1) if number == 6 else producer
+        client.send_command(text(client, own, Q, str(number), xid))
+    with pytest.raises(JMSException, match="marked rollback only"):
+        await committed(client, xid)
+    await client.nothing_dispatched()
+
+
+async def test_messages_behind_the_end_of_their_transaction_are_refused(stored: RawClient) -> None:
+    client, producer = stored, await known(stored, Q)
+    await client.consumer(Q, prefetch_size=100)
+    assert await bodies(client, 1) == ["first"]
+    xid = await begun(client, 1)
+    for number in range(4):
+        client.send_command(text(client, producer, Q, str(number), xid))
+    await committed(client, xid)
+    for number in range(4, 8):
+        client.send_command(text(client, producer, Q, str(number), xid))
+    assert await bodies(client, 4) == list("0123")
+    await client.nothing_dispatched()
+    error = await client.heard(ConnectionErrorCommand)
+    assert isinstance(error, ConnectionErrorCommand)
+    assert "has not been started" in str(present(error.exception).message)
+
+
+# topics
+async def test_runs_to_a_topic_reach_each_subscriber_in_order(client: RawClient) -> None:
+    topic, other = Topic("t"), Queue("q")
+    own = [await client.consumer(topic, prefetch_size=1000) for _ in range(3)]
+    producer = await known(client, other, topic)
+    for number in range(50):
+        client.send_command(text(client, producer, topic, f"{number:02}"))
+    got: list[MessageDispatch] = [await client.dispatched() for _ in range(51 * 3)]
+    for consumer_id in own:
+        texts = [
+            decode_text(present(present(each.message).content))
+            for each in got
+            if each.consumer_id == consumer_id
+        ]
+        assert texts == ["first", *(f"{number:02}" for number in range(50))]
+    acknowledge(client, got)
+    await client.nothing_dispatched()
+
+
+async def test_a_subscriber_that_does_not_read_gets_all_of_a_run_later() -> None:
+    async with connected(BrokerService("runs", persistent=False)) as (broker, client):
+        reader = RawClient(create_transport(await broker.tcp_url()))
+        await reader.open()
+        await reader.consumer(Topic("t"), prefetch_size=1000)
+        reader.transport.pause_reading()
+        producer = await known(client, Topic("t"))
+        for number in range(300):
+            client.send_command(text(client, producer, Topic("t"), f"{number:03}" + "x" * 50_000))
+        await client.request(ConsumerInfo(await client.consumer(Q), destination=Q))
+        reader.transport.resume_reading()
+        got = await bodies(reader, 301)
+        assert [(body or "")[:3] for body in got[1:]] == [f"{number:03}" for number in range(300)]
+        await reader.close()

@@ -114,6 +114,10 @@ class Client:
         self.errors: list[Exception] = []
         self.controls: list[ConsumerControl] = []
         self.on_dispatch: Callable[[MessageDispatch], object] | None = None
+        self.run_limit = 0
+        """How many messages are sent in one step at most; 0: each is sent by itself."""
+        self.runs: list[int] = []
+        """How many messages were sent in one step, each time."""
         self._consumers = 0
         self._transactions = 0
         self._messages = 0
@@ -126,6 +130,16 @@ class Client:
         self.dispatches.append(dispatch)
         if self.on_dispatch is not None:
             self.on_dispatch(dispatch)
+
+    @property
+    def run_room(self) -> int:
+        return 1 << 20 if self.run_limit else 0
+
+    def dispatch_run(self, dispatches: list[MessageDispatch]) -> int:
+        sent = dispatches[: self.run_limit]
+        self.dispatches += sent
+        self.runs.append(len(sent))
+        return len(sent)
 
     def send_command(self, command: Command) -> None:
         if not isinstance(command, ConsumerControl):

@@ -517,15 +517,18 @@ class BrokerConnection:
             following have to be sent singly, so that they are not looked at again and again.
         """
         producer_id, destination, plain = first.producer_id, first.destination, self.broker.plain
-        exchange = None if producer_id is None else self.producers.get(producer_id.identity)
+        producer = None if producer_id is None else self.producers.get(producer_id.identity)
+        xid, exchange = first.transaction_id, producer
+        if producer is not None and xid is not None:
+            exchange = producer.within_open(xid)
         if (
             exchange is None
+            or producer is None
             or plain is None
             or self._closed
             or destination is not exchange.destination
-            or type(destination) is not Queue
-            or exchange.last_stored_sequence is not None
-            or (exchange.info is not None and exchange.info.window_size > 0)
+            or producer.last_stored_sequence is not None
+            or (producer.info is not None and producer.info.window_size > 0)
             or self.handlers.get(first.TYPE) is not BrokerConnection.on_message
         ):
             return 0, 0
@@ -535,7 +538,7 @@ class BrokerConnection:
                 not isinstance(message, ActiveMQMessage)
                 or message.producer_id is not producer_id
                 or message.destination is not destination
-                or message.transaction_id is not None
+                or message.transaction_id is not xid
                 or message.response_required
                 or (message_id := message.message_id) is None
                 or message_id.producer_id is not producer_id
@@ -544,8 +547,11 @@ class BrokerConnection:
             ):
                 break
             run.append(message)
+        began = _clock.now()
         sent = plain.send_run(exchange, run) if len(run) > 1 else 0
-        exchange.sent_count += sent
+        producer.sent_count += sent
+        if type(destination) is not Queue:  # the messages may be for thousands of consumers
+            self._count_work(_clock.now() - began)
         for _ in range(sent - 1):
             commands.popleft()
         return sent, 0 if sent else max(0, len(run) - 1)
@@ -609,6 +615,16 @@ class BrokerConnection:
             return
         if self._outbound.congested:
             self._on_congestion()
+
+    @property
+    def run_room(self) -> int:
+        return 0 if self._closed else self._outbound.run_room
+
+    def dispatch_run(self, dispatches: list[MessageDispatch]) -> int:
+        count = self._outbound.oneway_run(dispatches)
+        if self._outbound.congested:
+            self._on_congestion()
+        return count
 
     def send_command(self, command: Command) -> None:
         if self._closed:

@@ -197,21 +197,21 @@ def apply_operations(
                 if destination is None:
                     continue
                 destinations[where] = destination
-            _apply(operation, destination, numbers, hidden)
+            _apply(operation, destination, numbers if transaction.counts else None, hidden)
     numbers.finish()
 
 
 def _apply(
     operation: Operation,
     destination: DestinationIndex,
-    numbers: _Numbers,
+    numbers: _Numbers | None,
     hidden: bool,
 ) -> None:
     location = operation.location
     assert location is not None, "an operation has a record before it is applied"
     metadata = operation.metadata
     if metadata is not None:
-        arrival = numbers.next(destination, location[0])
+        arrival = None if numbers is None else numbers.next(destination, location[0])
         entry = destination.apply_add(metadata, location, hidden=hidden, arrival=arrival)
         if operation.reference is not None:
             unneeded = Position(metadata.level, 0)
@@ -451,14 +451,18 @@ class KahaDBTransactionStore:
         inside = transaction_field(xid)
         branch = xid if isinstance(xid, XATransactionId) else None
         parts: dict[int, bytes] = {}
+        append, record_format = db.journal.append, db.format
         for operation in operations[transaction.journalled :]:
             where = operation.destination
             part = parts.get(id(where))
             if part is None:
                 part = parts[id(where)] = destination_field(where)
-            payload = operation.encode(db.format, part, inside, branch)
-            operation.location = location = db.journal.append(payload, lazy=True)
-            transaction.note_record(location)
+            payload = operation.encode(record_format, part, inside, branch)
+            operation.location = location = append(payload, lazy=True)
+            if location[0] in transaction.files:
+                transaction.last = location
+            else:
+                transaction.note_record(location)
         transaction.journalled = len(operations)
         transaction.size = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -19,7 +20,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.fast_writer import marshal_body
 from pyjms_broker.api.completion import COMPLETED
-from pyjms_broker.api.context import ConsumerExchange
+from pyjms_broker.api.context import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.slow_consumers import AbortSlowAckConsumerStrategy
@@ -61,6 +62,12 @@ def in_runs(client: Client, sent: list[ActiveMQMessage]) -> list[int]:
         counts.append(count or 1)
         sent = sent[counts[-1] :]
     return counts
+
+
+def in_steps(client: Client, sent: list[ActiveMQMessage]) -> list[int]:
+    """Send them in runs, which the connection sends in steps of at most three messages."""
+    client.run_limit = 3
+    return in_runs(client, sent)
 
 
 def state(broker: Broker) -> tuple[int, ...]:
@@ -174,6 +181,117 @@ def test_a_run_has_the_effect_of_its_messages(
         return received, waiting, blocked, before, client.received(again), state(broker)
 
     assert outcome(in_runs) == outcome(singly)
+    assert outcome(in_steps) == outcome(singly)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_any_work_in_runs_has_the_effect_of_single_messages(
+    make_broker: type[Broker], seed: int
+) -> None:
+    """Sends, with and without transactions, of any size, while consumers come, read and go."""
+
+    def outcome(send: Send, settle: Acknowledge, store: PagedAdapter) -> list[object]:
+        chance = Random(seed)
+        policy = PolicyEntry(
+            prioritized_messages=chance.random() < 0.2, memory_limit=chance.choice([0, 40 * 1100])
+        )
+        broker = make_broker(policy, store=store)
+        sender, receiver = broker.client(), broker.client()
+        limit = chance.randint(1, 9)
+        receiver.run_limit = 0 if send is singly else limit
+        own, open_ = ProducerExchange(sender.context), sender.begin()
+        consumers: list[Subscription] = []
+        gone: list[list[str | None]] = []
+        for step in range(60):
+            count = chance.randint(1, 12)
+            texts = [f"{step}.{number}" for number in range(count)]
+            sent = messages(sender, *texts)
+            for message in sent:
+                message.persistent = chance.random() < 0.5
+                message.response_required = False
+            kind = chance.choice(("send", "send", "transacted", "transacted", "end", "ack", "move"))
+            if kind == "send":
+                sender.exchange = own
+                send(sender, sent)
+            elif kind == "transacted":
+                sender.exchange = own.within(open_)
+                send(sender, sent)
+            elif kind == "end":
+                open_.commit(one_phase=True) if chance.random() < 0.7 else open_.rollback()
+                open_ = sender.begin()
+            elif kind == "ack" and consumers:
+                consumer = consumers[0]
+                due = receiver.received(consumer)[consumer.dequeue_count :][:count]
+                settle(receiver, consumer, acks_of(receiver, consumer, *map(present, due)))
+            elif kind == "move":
+                if consumers and chance.random() < 0.4:
+                    gone.append(receiver.received(consumers[0]))
+                    receiver.close(consumers.pop(0))
+                elif len(consumers) < 2:
+                    consumers.append(receiver.consume(Q, prefetch=chance.choice([1, 5, 1000])))
+        left = [receiver.received(each) for each in consumers]
+        return [gone, left, broker.texts(Q), len(sender.context.blocked_sends), state(broker)]
+
+    expected = outcome(singly, one_by_one, PagedAdapter())
+    assert outcome(in_runs, acknowledge, PagedAdapter()) == expected
+
+
+def test_committed_messages_are_sent_in_one_step(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
+    broker = make_broker(store=paged)
+    client = broker.client()
+    client.run_limit = 1000
+    consumer = client.consume(Q)
+    transaction = client.begin()
+    client.exchange = client.exchange.within(transaction)
+
+    def persist(message: ActiveMQMessage) -> None:
+        message.persistent = True
+
+    sent = messages(client, *"abcdef", b=persist, c=persist, e=persist)
+    assert in_runs(client, sent) == [1, 5]
+    assert client.received(consumer) == []
+    transaction.commit(one_phase=True)
+    assert client.received(consumer) == list("abcdef")
+    assert client.runs == [6]
+    assert state(broker)[:5] == (6, 6, 6, 0, 6)
+
+
+def test_a_store_that_refuses_a_message_of_a_transacted_run_has_those_before_it(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
+    broker = make_broker(store=paged)
+    client = broker.client()
+    transaction = client.begin()
+    client.exchange = client.exchange.within(transaction)
+    first, *sent = messages(client, *"abcde")
+    client.broker.send(client.exchange, first)
+    sent[1].persistent = True
+    paged.broken.add("add_message")
+    assert client.broker.send_run(client.exchange, sent) == 1
+    with pytest.raises(JMSException, match="add_message failed"):
+        client.broker.send(client.exchange, sent[1])
+    paged.broken.clear()
+    client.broker.send(client.exchange, sent[1])  # not a duplicate: it was never there
+    assert in_runs(client, sent[2:]) == [1, 1]
+    transaction.commit(one_phase=True)
+    assert broker.texts(Q) == list("abcde")
+    assert broker.queue(Q).memory.used == broker.queue(Q).statistics.total_size
+
+
+def test_work_of_two_queues_in_a_transaction_keeps_its_order(
+    make_broker: type[Broker], paged: PagedAdapter
+) -> None:
+    client = make_broker(store=paged).client()
+    other = Queue("R")
+    both = [client.consume(Q), client.consume(other)]
+    transaction = client.begin()
+    for text in "abcdef":
+        client.send(other if text in "cf" else Q, text, tx=transaction)
+    transaction.commit(one_phase=True)
+    assert [d.message.type for d in client.dispatches if d.message] == list("abcdef")
+    assert [client.received(each) for each in both] == [list("abde"), list("cf")]
 
 
 @pytest.mark.fact("activemq-broker M2")

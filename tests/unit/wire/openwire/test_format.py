@@ -193,6 +193,67 @@ def test_what_a_message_came_as_is_shared() -> None:
     assert [value is received.raw for _, value in shared] == [True]
 
 
+def dispatches(receiver: OpenWireFormat, sender: OpenWireFormat, *sizes: int) -> list[Command]:
+    """Return dispatches of received messages with bodies of these sizes, to two consumers."""
+    made: list[Command] = []
+    for number, size in enumerate(sizes):
+        (received,) = receiver.receive_data(sender.encode(message(content=bytes(size))))
+        assert isinstance(received, ActiveMQMessage)
+        consumer = ConsumerId("c", 1, number // 2)
+        made.append(MessageDispatch(consumer, Queue("q"), received, redelivery_counter=number % 3))
+    return made
+
+
+def test_dispatches_of_a_run_have_the_frames_of_single_ones() -> None:
+    sender, receiver = pair()
+    run = dispatches(receiver, sender, 10, 0, 200, 1000, 60_000)
+    together, singly = bytearray(b"before"), bytearray(b"before")
+    assert receiver.encode_run(together, run, 1 << 20) == 5
+    for dispatch in run:
+        receiver.encode_into(singly, dispatch)
+    assert together == singly
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        KeepAliveInfo(),
+        MessageDispatch(ConsumerId("c", 1, 1), Queue("q")),
+        MessageDispatch(ConsumerId("c", 1, 1), Queue("q"), message()),
+    ],
+    ids=["no dispatch", "nothing to dispatch", "never received"],
+)
+def test_a_run_ends_before_what_has_to_be_encoded_by_itself(other: Command) -> None:
+    sender, receiver = pair()
+    run = dispatches(receiver, sender, 10, 10)
+    buffer = bytearray()
+    assert receiver.encode_run(buffer, [*run, other, *run], 1 << 20) == 2
+    assert contents(sender.receive_data(bytes(buffer))) == contents(run)
+
+
+def test_a_run_ends_before_a_long_message_and_with_its_limits() -> None:
+    sender, receiver = pair(max_frame_size=3000)
+    longest = 3000 + 4 - len(sender.encode(message(content=b"")))  # too long with the dispatch
+    run = dispatches(receiver, sender, 10, 10, longest, 10)
+    buffer = bytearray()
+    assert receiver.encode_run(buffer, run, 1 << 20) == 2
+    with pytest.raises(LocalProtocolError, match="larger than the 3000 agreed on"):
+        receiver.encode(run[2])
+    buffer.clear()
+    assert receiver.encode_run(buffer, run, 0) == 1
+    assert receiver.encode_run(buffer, run, 0) == 0
+    sender, receiver = pair()
+    assert receiver.encode_run(bytearray(), dispatches(receiver, sender, 10, 70_000), 1 << 20) == 1
+
+
+def test_only_the_fast_form_has_runs() -> None:
+    for form in FORMS:
+        sender, receiver = pair(**form)
+        assert receiver.encodes_runs == (not any(form.values()))
+        if not receiver.encodes_runs:
+            assert receiver.encode_run(bytearray(), dispatches(receiver, sender, 10), 100) == 0
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_refused_command_leaves_no_long_value_behind(form: dict[str, bool | int]) -> None:
     sender, receiver = pair(**form)
