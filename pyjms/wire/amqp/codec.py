@@ -34,6 +34,7 @@ from pyjms.wire.amqp.values import (
     ULong,
     UShort,
     Value,
+    Writers,
 )
 from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_PROPERTY_VALUES
 
@@ -86,8 +87,11 @@ _FIXED: Final[dict[int, tuple[int, struct.Struct, Callable[[Value], Value]]]] = 
     0x94: (16, struct.Struct(">16s"), Decimal128),
 }
 """By constructor: the number of bytes, their format and the class; rarer ones are in `_other`."""
-_ZERO_UINT: Final = UInt(0)
-_ZERO_ULONG: Final = ULong(0)
+_NONE: Final = object()
+_CONSTANTS: Final[dict[int, Value]] = {
+    NULL: None, TRUE: True, FALSE: False, UINT_0: UInt(0), ULONG_0: ULong(0),
+}  # fmt: skip
+"""By constructor: the values without bytes."""
 _NAMED_SYMBOLS: Final[dict[bytes, Symbol]] = {}
 _MAX_SYMBOLS: Final = 1000
 _MAX_SYMBOL: Final = 100
@@ -136,8 +140,9 @@ class Reader:
             if code & 0x0F == 0:
                 return self.data[at:end]
             raise RemoteProtocolError(f"the constructor {code:#x} does not exist")
-        if code == NULL:
-            return None
+        constant = _CONSTANTS.get(code, _NONE)
+        if constant is not _NONE:
+            return constant
         if code == SMALL_ULONG:
             self.at = at + 1
             return ULong(self.data[at])
@@ -151,14 +156,6 @@ class Reader:
         return self._other(code)
 
     def _other(self, code: int) -> Value:
-        if code == TRUE:
-            return True
-        if code == FALSE:
-            return False
-        if code == UINT_0:
-            return _ZERO_UINT
-        if code == ULONG_0:
-            return _ZERO_ULONG
         if code == LIST_0:
             return []
         if code in {LIST_8, LIST_32}:
@@ -208,11 +205,23 @@ class Reader:
     def items(self, code: int) -> list[Value]:
         """Read what follows the constructor of a list that has a size."""
         count, end = self._start(code == LIST_8)
+        data = self.data
         items: list[Value] = []
         for _ in range(count):
-            each = self.data[self.at]
-            self.at += 1
-            items.append(self.read(each) if each else self.described())
+            at = self.at
+            each = data[at]
+            if each == NULL:
+                self.at = at + 1
+                items.append(None)
+            elif each == STRING_8:
+                start = at + 2
+                self.at = at = start + data[at + 1]
+                if at > self.end:
+                    raise IndexError
+                items.append(data[start:at].decode())
+            else:
+                self.at = at + 1
+                items.append(self.read(each) if each else self.described())
         self._finish(end)
         return items
 
@@ -221,10 +230,15 @@ class Reader:
         count, end = self._start(code == MAP_8)
         if count & 1:
             raise RemoteProtocolError(f"a map has {count} keys and values, an odd number")
+        data = self.data
         pairs: dict[Value, Value] = {}
         for _ in range(count >> 1):
-            key = self.value()
-            value = self.value()
+            each = data[self.at]
+            self.at += 1
+            key = self.read(each) if each else self.described()
+            each = data[self.at]
+            self.at += 1
+            value = self.read(each) if each else self.described()
             try:
                 pairs[key] = value
             except TypeError as error:
@@ -357,10 +371,7 @@ def encode_value(buffer: bytearray, value: Value) -> None:
 
 def write_value(buffer: bytearray, value: Value) -> None:
     """Append a value; raises `WRITE_ERRORS`."""
-    write = WRITERS.get(type(value))
-    if write is None:
-        raise LocalProtocolError(f"A {type(value).__name__} is no value of AMQP")
-    write(buffer, value)
+    WRITERS[type(value)](buffer, value)
 
 
 WRITE_ERRORS: Final = (
@@ -543,7 +554,7 @@ def write_list(buffer: bytearray, value: list[Value]) -> None:
         return
     body = bytearray()
     for each in value:
-        write_value(body, each)
+        WRITERS[type(each)](body, each)
     write_compound(buffer, body, len(value), LIST_32)
 
 
@@ -551,8 +562,8 @@ def write_map(buffer: bytearray, value: dict[Value, Value]) -> None:
     """Append a map."""
     body = bytearray()
     for key, each in value.items():
-        write_value(body, key)
-        write_value(body, each)
+        WRITERS[type(key)](body, key)
+        WRITERS[type(each)](body, each)
     write_compound(buffer, body, 2 * len(value), MAP_32)
 
 
@@ -563,8 +574,8 @@ def write_symbol_map(buffer: bytearray, value: dict[Value, Value]) -> None:
         if isinstance(key, str):
             write_symbol(body, key)
         else:
-            write_value(body, key)
-        write_value(body, each)
+            WRITERS[type(key)](body, key)
+        WRITERS[type(each)](body, each)
     write_compound(buffer, body, 2 * len(value), MAP_32)
 
 
@@ -629,31 +640,33 @@ def _write_element(body: bytearray, code: int, value: Value) -> None:
             raise LocalProtocolError(f"An array of constructor {code:#x} has another value")
 
 
-WRITERS: Final[dict[type, Callable[[bytearray, Value], None]]] = {
-    type(None): _write_null,
-    bool: write_boolean,
-    str: write_string,
-    int: _write_int,
-    Long: _write_long,
-    float: _write_double,
-    bytes: write_binary,
-    Symbol: write_symbol,
-    Byte: _write_byte,
-    Short: _write_short,
-    Float: _write_float,
-    Char: _write_char,
-    UByte: write_ubyte,
-    UShort: write_ushort,
-    UInt: write_uint,
-    ULong: write_ulong,
-    Timestamp: write_timestamp,
-    UUID: _write_uuid,
-    Decimal32: _write_decimal(0x74),
-    Decimal64: _write_decimal(0x84),
-    Decimal128: _write_decimal(0x94),
-    list: write_list,
-    dict: write_map,
-    Array: write_array,
-    Described: _write_described,
-}
+WRITERS: Final = Writers(
+    {
+        type(None): _write_null,
+        bool: write_boolean,
+        str: write_string,
+        int: _write_int,
+        Long: _write_long,
+        float: _write_double,
+        bytes: write_binary,
+        Symbol: write_symbol,
+        Byte: _write_byte,
+        Short: _write_short,
+        Float: _write_float,
+        Char: _write_char,
+        UByte: write_ubyte,
+        UShort: write_ushort,
+        UInt: write_uint,
+        ULong: write_ulong,
+        Timestamp: write_timestamp,
+        UUID: _write_uuid,
+        Decimal32: _write_decimal(0x74),
+        Decimal64: _write_decimal(0x84),
+        Decimal128: _write_decimal(0x94),
+        list: write_list,
+        dict: write_map,
+        Array: write_array,
+        Described: _write_described,
+    }
+)
 """By class; `performatives` adds its own."""

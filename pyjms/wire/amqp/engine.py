@@ -39,6 +39,7 @@ from pyjms.wire.amqp.format import (
     ProtocolHeader,
 )
 from pyjms.wire.amqp.performatives import (
+    MAX_UINT,
     Begin,
     Close,
     Error,
@@ -299,9 +300,11 @@ class Engine:
             self._finish()
 
     def open(self, answer: Open) -> None:
-        """Open the connection."""
+        """Open the connection; the limits in the answer become those of the settings."""
         if self.stage == Stage.OPENING:
             self.stage = Stage.OPEN
+            answer.max_frame_size = min(self.settings.max_frame_size, MAX_UINT)
+            answer.channel_max = self.settings.channel_max
             self._send_open(answer)
             self._continue()
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -485,9 +486,9 @@ _ROWS: Final[tuple[tuple[int, type, str, str], ...]] = (
 
 
 class _Kind(NamedTuple):
-    """A type of fields: the classes of its values, None: any, and what writes one."""
+    """A type of fields: the classes of its values, and what writes one."""
 
-    classes: tuple[type, ...] | None
+    classes: frozenset[type]
     write: Callable[[bytearray, Any], None]
 
 
@@ -499,25 +500,33 @@ def _write_symbols(buffer: bytearray, value: Symbols) -> None:
 _STATES: Final = (
     Accepted, Rejected, Released, Modified, Received, Declared, TransactionalState, Described,
 )  # fmt: skip
+_MANDATORY: Final = object()
+"""In place of a default."""
+
+
+def _classes(*classes: type) -> frozenset[type]:
+    return frozenset(classes)
+
+
 _KINDS: Final[dict[str, _Kind]] = {
-    "any": _Kind(None, write_value),
-    "binary": _Kind((bytes,), write_binary),
-    "boolean": _Kind((bool,), write_boolean),
-    "error": _Kind((Error,), write_value),
-    "fields": _Kind((dict,), write_symbol_map),
-    "id": _Kind((str, ULong, UUID, bytes), write_value),
-    "map": _Kind((dict,), write_map),
-    "source": _Kind((Source,), write_value),
-    "state": _Kind(_STATES, write_value),
-    "string": _Kind((str,), write_string),
-    "symbol": _Kind((Symbol, str), write_symbol),
-    "symbols": _Kind((Symbol, Array), _write_symbols),
-    "target|coordinator": _Kind((Target, Coordinator), write_value),
-    "timestamp": _Kind((Timestamp,), write_timestamp),
-    "ubyte": _Kind((UByte,), write_ubyte),
-    "uint": _Kind((UInt,), write_uint),
-    "ulong": _Kind((ULong,), write_ulong),
-    "ushort": _Kind((UShort,), write_ushort),
+    "any": _Kind(_classes(), write_value),
+    "binary": _Kind(_classes(bytes), write_binary),
+    "boolean": _Kind(_classes(bool), write_boolean),
+    "error": _Kind(_classes(Error), write_value),
+    "fields": _Kind(_classes(dict), write_symbol_map),
+    "id": _Kind(_classes(str, ULong, UUID, bytes), write_value),
+    "map": _Kind(_classes(dict), write_map),
+    "source": _Kind(_classes(Source), write_value),
+    "state": _Kind(_classes(*_STATES), write_value),
+    "string": _Kind(_classes(str), write_string),
+    "symbol": _Kind(_classes(Symbol, str), write_symbol),
+    "symbols": _Kind(_classes(), _write_symbols),
+    "target|coordinator": _Kind(_classes(Target, Coordinator), write_value),
+    "timestamp": _Kind(_classes(Timestamp), write_timestamp),
+    "ubyte": _Kind(_classes(UByte), write_ubyte),
+    "uint": _Kind(_classes(UInt), write_uint),
+    "ulong": _Kind(_classes(ULong), write_ulong),
+    "ushort": _Kind(_classes(UShort), write_ushort),
 }
 
 
@@ -532,16 +541,17 @@ class _Row:
         self.names = [field.replace("-", "_") for field, _ in pairs]
         self.kinds = [kind for _, kind in pairs]
         self.classes = [_KINDS[kind].classes for kind in self.kinds]
-        self.mandatory = [each.endswith("!") for each in types.split()]
+        mandatory = [each.endswith("!") for each in types.split()]
+        self.mandatory = [index for index, is_set in enumerate(mandatory) if is_set]
         self.defaults = [
             None if field.default is MISSING else field.default for field in fields(cls)
         ]
-        never = object()
-        """A mandatory field is written even with the default that None would stand for."""
+        self.values = attrgetter(*self.names) if self.names else None
+        """Returns the values of all fields; of a single field, its value."""
         self.written = [
-            (field, _KINDS[kind].write, never if is_mandatory else default)
-            for field, kind, is_mandatory, default in zip(
-                self.names, self.kinds, self.mandatory, self.defaults, strict=True
+            (_KINDS[kind].write, _MANDATORY if is_mandatory else default)
+            for kind, is_mandatory, default in zip(
+                self.kinds, mandatory, self.defaults, strict=True
             )
         ]
 
@@ -551,19 +561,26 @@ class _Row:
             raise RemoteProtocolError(f"{self.name} has {len(items)} fields")
         values = list(self.defaults)
         for index, value in enumerate(items):
-            if value is None:
-                continue
-            classes = self.classes[index]
-            if classes is not None and type(value) not in classes:
-                raise RemoteProtocolError(
-                    f"the field {self.names[index]} of {self.name} is a {type(value).__name__}, "
-                    f"not a {self.kinds[index]}"
-                )
-            values[index] = value if self.kinds[index] != "symbols" else self._symbols(value)
-        for index, is_mandatory in enumerate(self.mandatory):
-            if is_mandatory and values[index] is None:
+            if value is not None:
+                if type(value) not in self.classes[index]:
+                    value = self._convert(index, value)  # noqa: PLW2901
+                values[index] = value
+        for index in self.mandatory:
+            if values[index] is None:
                 raise RemoteProtocolError(f"{self.name} has no field {self.names[index]}")
         return self.cls(*values)
+
+    def _convert(self, index: int, value: Value) -> Value:
+        """Return a value of a field that may have any class or several values."""
+        kind = self.kinds[index]
+        if kind == "any":
+            return value
+        if kind == "symbols" and isinstance(value, Symbol | Array):
+            return self._symbols(value)
+        raise RemoteProtocolError(
+            f"the field {self.names[index]} of {self.name} is a {type(value).__name__}, "
+            f"not a {kind}"
+        )
 
     def _symbols(self, value: Symbol | Array) -> Symbols:
         if isinstance(value, Symbol):
@@ -576,16 +593,24 @@ class _Row:
         """Append an object with its descriptor."""
         body = bytearray()
         count = nulls = 0
-        for name, write, default in self.written:
-            value = getattr(item, name)
-            nulls += 1
-            if value is not default and value != default:
-                body += b"\x40" * (nulls - 1)
-                if value is None:
-                    raise LocalProtocolError(f"{self.name} has no {name}")
-                write(body, value)
-                count += nulls
-                nulls = 0
+        if self.values is not None:
+            values = self.values(item) if len(self.names) > 1 else (self.values(item),)
+            for value, (write, default) in zip(values, self.written, strict=True):
+                nulls += 1
+                if value is None or value == default:
+                    if default is _MANDATORY:
+                        raise LocalProtocolError(
+                            f"{self.name} has no {self.names[count + nulls - 1]}"
+                        )
+                elif nulls == 1:
+                    write(body, value)
+                    count += 1
+                    nulls = 0
+                else:
+                    body += b"\x40" * (nulls - 1)
+                    write(body, value)
+                    count += nulls
+                    nulls = 0
         buffer += bytes((0, SMALL_ULONG, self.code))
         if count:
             write_compound(buffer, body, count, LIST_32)

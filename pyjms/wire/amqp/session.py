@@ -753,7 +753,7 @@ class Sender(Link):
             self._early = [flow]
             return
         if flow.link_credit is not None:
-            used = _difference(self.delivery_count, flow.delivery_count or 0)
+            used = max(0, _difference(self.delivery_count, flow.delivery_count or 0))
             self.credit = max(0, flow.link_credit - used)
         self.drain, self._echo = flow.drain, flow.echo
         self.handler.on_credit(self)

@@ -17,9 +17,11 @@ compiled classes cannot be derived from `int` and `str`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, ClassVar, TypeAlias
+
+from pyjms.errors import LocalProtocolError
 
 Value: TypeAlias = Any
 """A value of any of these types."""
@@ -148,3 +150,10 @@ class Described:
 
     def __hash__(self) -> int:
         return hash((type(self), self.descriptor))
+
+
+class Writers(dict[type, Callable[[bytearray, Value], None]]):
+    """What appends a value, by the value's class."""
+
+    def __missing__(self, cls: type) -> Callable[[bytearray, Value], None]:
+        raise LocalProtocolError(f"A {cls.__name__} is no value of AMQP")

@@ -131,7 +131,7 @@ def test_sasl_can_be_left_out_if_that_is_allowed() -> None:
     assert isinstance(header, ProtocolHeader)
     assert header.id == AMQP
     assert isinstance(answer, Frame)
-    assert answer.body == Open("broker")
+    assert answer.body == Open("broker", max_frame_size=131072, channel_max=32767)
 
 
 def test_open_can_be_refused() -> None:
