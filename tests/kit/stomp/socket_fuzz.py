@@ -1,27 +1,16 @@
-"""Random frames of many clients at once to a STOMP port, over real sockets.
-
-`python -m tests.kit.stomp.socket_fuzz 1000000 [SEED]` sends a million frames to brokers in memory;
-it fails if a broker does not serve another client afterwards, or more than `MEMORY` is kept.
-"""
+"""Random frames for a STOMP port; see `tests.kit.socket_fuzz`."""
 
 from __future__ import annotations
 
 import random
-import sys
-import tracemalloc
+from collections.abc import Iterator
 
-import anyio
 from anyio.abc import ByteStream
 
-from pyjms_broker.service import BrokerService
-from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit import socket_fuzz
 from tests.kit.stomp.client import StompClient
 
-CLIENTS = 8
-FRAMES_A_CLIENT = 200
 DAMAGED = 0.01
-MEMORY = 64 << 20
-"""Bytes that may be kept when brokers and clients have ended."""
 CONNECT = b"CONNECT\naccept-version:1.2\n\n\0"
 COMMANDS = [
     b"SEND", b"SUBSCRIBE", b"UNSUBSCRIBE", b"ACK", b"NACK", b"BEGIN", b"COMMIT", b"ABORT", b"STOMP",
@@ -43,60 +32,25 @@ def frame(chance: random.Random) -> bytes:
     return b"\n".join(lines) + b"\n\n" + chance.choice(BODIES) + b"\0\n"
 
 
-async def attack(port: int, chance: random.Random, frames: int) -> None:
-    """Send frames while reading responses; the broker may end the connection."""
-    try:
-        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-            await stream.send(CONNECT)
-            async with anyio.create_task_group() as group:
-                group.start_soon(drain, stream)
-                for _ in range(frames):
-                    data = frame(chance)
-                    if chance.random() < DAMAGED:
-                        data = data[: chance.randrange(len(data))]
-                    await stream.send(data)
-                group.cancel_scope.cancel()
-    except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        pass
+def talk(chance: random.Random) -> Iterator[bytes]:
+    """Yield what a client sends."""
+    yield CONNECT
+    while True:
+        data = frame(chance)
+        yield data[: chance.randrange(len(data))] if chance.random() < DAMAGED else data
 
 
-async def drain(stream: ByteStream) -> None:
-    try:
-        while True:
-            await stream.receive()
-    except (anyio.EndOfStream, anyio.BrokenResourceError):
-        return
+async def use(stream: ByteStream) -> None:
+    """Check that a client is served."""
+    client = StompClient(stream)
+    await client.connect()
+    await client.done("SEND", {"destination": "/queue/well"}, "x")
 
 
 async def run(frames: int, seed: int = 1) -> int:
-    """Send about so many frames; return the bytes that are kept afterwards."""
-    tracemalloc.start()
-    try:
-        for number in range(0, frames, CLIENTS * FRAMES_A_CLIENT):
-            await _round(random.Random(seed * 1_000_003 + number))
-        kept = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert kept < MEMORY, f"{kept} bytes"
-    return kept
-
-
-async def _round(chance: random.Random) -> None:
-    """Attack a new broker, which must serve a client in the end."""
-    async with EmbeddedTestBroker(BrokerService("fuzz", persistent=False)) as broker:
-        connector = broker.service.add_connector("stomp://127.0.0.1:0")
-        await connector.start()
-        port = int(connector.connect_uri.rpartition(":")[2])
-        async with anyio.create_task_group() as group:
-            for _ in range(CLIENTS):
-                seed = chance.randrange(2**32)
-                group.start_soon(attack, port, random.Random(seed), FRAMES_A_CLIENT)
-        client = StompClient(await anyio.connect_tcp("127.0.0.1", port))
-        async with client.stream:
-            await client.connect()
-            await client.done("SEND", {"destination": "/queue/well"}, "x")
+    """Send about so many frames; return the bytes that were added."""
+    return await socket_fuzz.run("stomp", talk, use, frames, seed)
 
 
 if __name__ == "__main__":
-    _frames, _seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    print(f"{anyio.run(run, _frames, _seed)} bytes kept, no failure")
+    socket_fuzz.main("stomp", talk, use)

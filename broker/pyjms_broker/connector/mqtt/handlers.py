@@ -57,11 +57,8 @@ from pyjms.wire.mqtt import (
     write_varint,
 )
 from pyjms.wire.openwire.commands import ConnectionInfo, ProducerInfo, SessionInfo
-from pyjms_broker.connector.mqtt.state import (
-    EXACTLY_ONCE,
-    MOST_RECEIVED,
-    State,
-)
+from pyjms_broker.connector.client_session import State
+from pyjms_broker.connector.mqtt.state import EXACTLY_ONCE, MOST_RECEIVED
 from pyjms_broker.connector.mqtt.topics import shared_filter, unusable
 
 if TYPE_CHECKING:

@@ -29,11 +29,9 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-import anyio
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyjms.errors import (
     ConnectionFailedException,
@@ -42,11 +40,9 @@ from pyjms.errors import (
     MessageFormatException,
 )
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks, spawn
+from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.base import Transport
-from pyjms.transport.tcp import TcpTransport
-from pyjms.wire.limits import LARGE_FRAME
+from pyjms.wire.limits import LARGE_FRAME, UnfinishedFrame
 from pyjms.wire.mqtt import (
     BAD_CLIENT_ID,
     BAD_CREDENTIALS,
@@ -77,7 +73,6 @@ from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BaseCommand,
     Command,
-    ConnectionId,
     ConsumerControl,
     ConsumerId,
     ConsumerInfo,
@@ -87,13 +82,10 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     MessageDispatch,
     MessageId,
-    ProducerId,
     ProducerInfo,
     RemoveInfo,
     RemoveSubscriptionInfo,
     Response,
-    SessionId,
-    ShutdownInfo,
     Throwable,
     TransactionInfo,
     TransactionType,
@@ -102,6 +94,7 @@ from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorComma
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.connector.bodies import LATEST_BODY
+from pyjms_broker.connector.client_session import Accepted, ClientSession, State
 from pyjms_broker.connector.mqtt.handlers import HANDLERS
 from pyjms_broker.connector.mqtt.messages import (
     delivery_of,
@@ -115,7 +108,6 @@ from pyjms_broker.connector.mqtt.state import (
     NEVER_EXPIRES,
     Sent,
     SessionState,
-    State,
 )
 from pyjms_broker.connector.mqtt.topics import (
     STRATEGIES,
@@ -203,36 +195,26 @@ Done: TypeAlias = Callable[[], object]
 Failed: TypeAlias = Callable[[int, str], object]
 
 
-class MqttSession(Transport[Command]):
+class MqttSession(ClientSession[Packet]):
     """The transport of one client for the broker's connection. Use it on the broker's event loop.
 
     Args:
-        tcp: the transport of packets, not started.
-        wire_format: its format, which learns the protocol's level.
+        accepted: the connection.
         options: the options of the connector.
         host: the broker.
         connection_id: the id of the client's JMS connection.
     """
 
+    FIRST = "CONNECT"
+
     def __init__(
-        self,
-        tcp: TcpTransport[Packet],
-        wire_format: MqttFormat,
-        options: MqttOptions,
-        host: BrokerHost,
-        connection_id: str,
+        self, accepted: Accepted, options: MqttOptions, host: BrokerHost, connection_id: str
     ) -> None:
-        self._tcp = tcp
-        self._format = wire_format
+        unfinished = UnfinishedFrame(host.frame_budget)
+        self._format = MqttFormat(options.max_frame_size, unfinished)
+        super().__init__(accepted, self._format, unfinished, options, host, connection_id)
         self.options = options
-        self.host = host
         self.strategy = STRATEGIES[options.subscription_strategy]
-        self._loop: LoopHandle
-        self._keep_alive: BackgroundTask | None = None
-        self._identified = anyio.Event()
-        """Set when the broker has accepted the client's CONNECT, or the session is closed."""
-        self.status = State.NEW
-        self.client_id = ""
         self.is_kept = False
         """Whether the session outlives the connection."""
         self.expiry = NEVER_EXPIRES
@@ -247,77 +229,19 @@ class MqttSession(Transport[Command]):
         """Topics by the client's aliases."""
         self.will: Will | None = None
         self.state = SessionState()
-        self.connection_id = ConnectionId(connection_id)
-        self.session_id = SessionId(connection_id, 1)
-        self.producer_id = ProducerId(connection_id, 1, 1)
         self.subscriptions: dict[str, Subscription] = {}
         """By topic filter."""
         self.consumers: dict[ConsumerId, Subscription] = {}
-        self.numbers = itertools.count(1)
-        """The counter of messages and consumers."""
         self._command_ids = itertools.count(1)
         self._requests: dict[int, tuple[Done | None, Failed | None]] = {}
         self._held: deque[tuple[Subscription, MessageDispatch]] = deque()
         """Messages for which there is no free packet id."""
         self._with_unsent_acks: dict[Subscription, None] = {}
         self._is_released = False
-        tcp.listener = self
-
-    # the transport
-    async def start(self) -> None:
-        """Start, and wait for the client's CONNECT."""
-        self._loop = LoopHandle()
-        await self._tcp.start()
-        timeout = self.options.connect_attempt_timeout
-        with _clock.timeout(timeout):
-            await self._identified.wait()
-            return
-        raise ConnectionFailedException(
-            f"{self.remote_address}: no CONNECT arrived within {timeout:g} s",
-            hint="transport.connectAttemptTimeout (ms) sets the limit",
-        )
-
-    async def stop(self) -> None:
-        await end_tasks(self._keep_alive)
-        await self._tcp.stop()
-
-    def flush(self) -> None:
-        self._tcp.flush()
-
-    @property
-    def congested(self) -> bool:
-        return self._tcp.congested
-
-    async def drained(self) -> None:
-        await self._tcp.drained()
-
-    def pause_reading(self) -> None:
-        self._tcp.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._tcp.resume_reading()
-
-    @property
-    def remote_address(self) -> str:
-        return self._tcp.remote_address
-
-    @property
-    def peer_certificate(self) -> Mapping[str, Any] | None:
-        return self._tcp.peer_certificate
-
-    @property
-    def notices_silence(self) -> bool:
-        return True  # `start` limits the wait for CONNECT; afterwards the client's keep-alive does
 
     @property
     def steals_links(self) -> bool:
         return self.options.allow_link_stealing
-
-    def on_exception(self, error: Exception) -> None:
-        """Report to the listener that the connection has failed."""
-        if self._keep_alive is not None:
-            self._keep_alive.cancel()
-        self.listener.on_exception(error)
 
     def on_release(self, refused: Collection[ActiveMQMessage], error: Exception | None) -> None:
         """Send the will, if the client has not disconnected, and end the session or keep it."""
@@ -388,10 +312,6 @@ class MqttSession(Transport[Command]):
             self.fail(UNSPECIFIED, error.reason)
 
     # to the broker
-    def to_broker(self, command: Command) -> None:
-        """Pass a command to the broker. Responses may arrive before this returns."""
-        self.listener.on_command(command)
-
     def request(
         self, command: BaseCommand, done: Done | None = None, failed: Failed | None = None
     ) -> None:
@@ -457,10 +377,6 @@ class MqttSession(Transport[Command]):
     def _send(self, message: ActiveMQMessage) -> None:
         message.command_id = next(self._command_ids)
         self.to_broker(message)
-
-    def call_next(self, later: Callable[[], object]) -> None:
-        """Call a function in the next turn of the event loop."""
-        self._loop.call_next(later)
 
     def send_unsent_acks(self) -> None:
         """Acknowledge messages that need no acknowledgement of the client."""
@@ -743,14 +659,6 @@ class MqttSession(Transport[Command]):
             self.state.forget_filter(subscription.text)
 
     # to the client
-    def to_client(self, packet: Packet) -> None:
-        """Send a packet.
-
-        Raises:
-            ConnectionFailedException: the connection has ended.
-        """
-        self._tcp.oneway(packet)
-
     def answer(
         self, kind: int, packet_id: int, code: int = SUCCESS, text: str | None = None
     ) -> None:
@@ -764,7 +672,7 @@ class MqttSession(Transport[Command]):
 
     def start_keep_alive(self, seconds: float) -> None:
         """Disconnect a client that sends nothing for one and a half times its period."""
-        self._identified.set()
+        self.identified.set()
         if not seconds or not self.options.use_inactivity_monitor:
             return
         tcp = self._tcp
@@ -783,7 +691,7 @@ class MqttSession(Transport[Command]):
             )
 
         name = f"broker {self.remote_address} keep-alive"
-        self._keep_alive = spawn(watch, name=name, on_error=tcp.fail)
+        self.keep_alive = spawn(watch, name=name, on_error=tcp.fail)
 
     def refuse(self, code: int, text: str) -> None:
         """Refuse the client by CONNACK, and close the connection. (mqtt-connector M22)"""
@@ -805,13 +713,6 @@ class MqttSession(Transport[Command]):
                 except ConnectionFailedException as error:
                     logger.debug("An MQTT client has disconnected: %s", error)
             self.close()
-
-    def close(self) -> None:
-        """Close the connection, after writing what is queued. Idempotent."""
-        if self.status is not State.CLOSED:
-            self.status = State.CLOSED
-            self._identified.set()
-            self.to_broker(ShutdownInfo())
 
     def disconnect(self) -> None:
         """Close the connection when all requests of the client are answered."""

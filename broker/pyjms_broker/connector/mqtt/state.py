@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import JMSException
@@ -57,15 +56,6 @@ MOST_RECEIVED: Final = 10_000
 EXACTLY_ONCE: Final = 2
 NEVER_EXPIRES: Final = 0xFFFFFFFF
 """The session expiry interval of sessions that never expire, as those of 3.1 and 3.1.1."""
-
-
-class State(Enum):
-    """The state of a client."""
-
-    NEW = auto()
-    CONNECTED = auto()
-    DISCONNECTING = auto()
-    CLOSED = auto()
 
 
 class Sent:

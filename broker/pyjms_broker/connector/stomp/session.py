@@ -32,29 +32,23 @@ periods. (activemq-edges ST13)
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
-
-import anyio
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from pyjms.errors import ConnectionFailedException, JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.runtime import clock as _clock
-from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks, spawn
+from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.selector.parser import CONVERT_STRINGS_PREFIX
-from pyjms.transport.base import Transport
 from pyjms.transport.tcp import NEVER, Checks, TcpTransport, wait_for_silence
-from pyjms.wire.limits import LARGE_FRAME
+from pyjms.wire.limits import LARGE_FRAME, UnfinishedFrame
 from pyjms.wire.openwire.commands import (
     AckType,
     BaseCommand,
     Command,
-    ConnectionId,
     ConnectionInfo,
     ConsumerControl,
     ConsumerId,
@@ -65,12 +59,10 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     MessageDispatch,
     MessageId,
-    ProducerId,
     ProducerInfo,
     RemoveInfo,
     RemoveSubscriptionInfo,
     Response,
-    SessionId,
     SessionInfo,
     ShutdownInfo,
     Throwable,
@@ -81,6 +73,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.stomp import HEART_BEAT, V1_0, V1_1, V1_2, VERSIONS, Frame, StompFormat
 from pyjms_broker.connector.bodies import LATEST_BODY
+from pyjms_broker.connector.client_session import Accepted, ClientSession, State
 from pyjms_broker.connector.stomp.answers import Answers, Request
 from pyjms_broker.connector.stomp.headers import (
     MAXIMUM_INT,
@@ -93,6 +86,7 @@ from pyjms_broker.connector.stomp.headers import (
 from pyjms_broker.connector.stomp.messages import to_frame, to_message
 
 if TYPE_CHECKING:
+    from pyjms_broker.connector.base import BrokerHost
     from pyjms_broker.connector.stomp.connector import StompOptions
 
 logger = get_logger(__name__)
@@ -388,115 +382,43 @@ _MAXIMUM_TEXT: Final = 1000
 _ONE_LINE: Final = str.maketrans("\r\n\0", "   ")
 
 
-class State(Enum):
-    """The state of a client."""
-
-    NEW = auto()
-    CONNECTED = auto()
-    DISCONNECTING = auto()
-    CLOSED = auto()
-
-
 FrameHandler: TypeAlias = Callable[["StompSession", Frame], None]
 
 
-class StompSession(Transport[Command]):
+class StompSession(ClientSession[Frame]):
     """The transport of one client for the broker's connection. Use it on the broker's event loop.
 
     Args:
-        tcp: the transport of frames, not started.
-        wire_format: its format, which learns the protocol's version.
+        accepted: the connection.
         options: the options of the connector.
+        host: the broker.
         connection_id: the id of the client's JMS connection.
     """
 
+    FIRST = "CONNECT"
+
     def __init__(
-        self,
-        tcp: TcpTransport[Frame],
-        wire_format: StompFormat,
-        options: StompOptions,
-        connection_id: str,
+        self, accepted: Accepted, options: StompOptions, host: BrokerHost, connection_id: str
     ) -> None:
-        self._tcp = tcp
-        self._format = wire_format
+        unfinished = UnfinishedFrame(host.frame_budget)
+        self._format = StompFormat(
+            options.max_frame_size, unfinished, max_data_length=options.max_data_length
+        )
+        super().__init__(accepted, self._format, unfinished, options, host, connection_id)
         self.options = options
-        self._loop: LoopHandle
-        self._heart_beat: BackgroundTask | None = None
-        self._identified = anyio.Event()
-        """Set when the broker has accepted the client's CONNECT, or the session is closed."""
-        self.state = State.NEW
-        self.client_id = ""
-        self.connection_id = ConnectionId(connection_id)
-        self.session_id = SessionId(connection_id, 1)
-        self.producer_id = ProducerId(connection_id, 1, 1)
         self.names = DestinationNames(self._create_temporary)
         self.subscriptions: dict[str, Subscription] = {}
         """By the header `id`, or by `destination` if there was no `id`."""
         self.consumers: dict[ConsumerId, Subscription] = {}
         self.transactions: dict[str, LocalTransactionId] = {}
-        self.numbers = itertools.count(1)
-        """The counters of messages, consumers, transactions and temporary destinations."""
         self.answers = Answers(self.producer_id, self._deliver, self.call_next)
         self._command_ids = itertools.count(1)
         self._with_unsent_acks: dict[Subscription, None] = {}
         self._disconnect_receipt: str | None = None
-        tcp.listener = self
-
-    # the transport
-    async def start(self) -> None:
-        """Start, and wait for the client's CONNECT."""
-        self._loop = LoopHandle()
-        await self._tcp.start()
-        timeout = self.options.connect_attempt_timeout
-        with _clock.timeout(timeout):
-            await self._identified.wait()
-            return
-        raise ConnectionFailedException(
-            f"{self.remote_address}: no CONNECT arrived within {timeout:g} s",
-            hint="transport.connectAttemptTimeout (ms) sets the limit",
-        )
-
-    async def stop(self) -> None:
-        await end_tasks(self._heart_beat)
-        await self._tcp.stop()
-
-    def flush(self) -> None:
-        self._tcp.flush()
-
-    @property
-    def congested(self) -> bool:
-        return self._tcp.congested
-
-    async def drained(self) -> None:
-        await self._tcp.drained()
-
-    def pause_reading(self) -> None:
-        self._tcp.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._tcp.resume_reading()
-
-    @property
-    def remote_address(self) -> str:
-        return self._tcp.remote_address
 
     @property
     def protocol(self) -> str:
         return f"STOMP {self.version}"
-
-    @property
-    def peer_certificate(self) -> Mapping[str, Any] | None:
-        return self._tcp.peer_certificate
-
-    @property
-    def notices_silence(self) -> bool:
-        return True  # `start` limits the wait for CONNECT; afterwards the client's periods apply
-
-    def on_exception(self, error: Exception) -> None:
-        """Report to the listener that the connection has failed."""
-        if self._heart_beat is not None:
-            self._heart_beat.cancel()
-        self.listener.on_exception(error)
 
     @property
     def version(self) -> str:
@@ -510,13 +432,13 @@ class StompSession(Transport[Command]):
 
     def start_heart_beat(self, periods: Periods) -> None:
         """Start heart-beats, as the broker has accepted the client."""
-        self._identified.set()
-        self._heart_beat = start_heart_beat(self._tcp, periods, self.options.grace_multiplier)
+        self.identified.set()
+        self.keep_alive = start_heart_beat(self._tcp, periods, self.options.grace_multiplier)
 
     # from the client
     def on_command(self, frame: Frame) -> None:
         """Handle a frame; an error in it becomes an ERROR frame."""
-        if self.state in {State.DISCONNECTING, State.CLOSED}:
+        if self.status in {State.DISCONNECTING, State.CLOSED}:
             return
         try:
             handler = self._handler(frame)
@@ -526,7 +448,7 @@ class StompSession(Transport[Command]):
             logger.debug("A STOMP client has disconnected: %s", error)
         except JMSException as error:
             self.send_error(error.reason, frame.headers.get("receipt"))
-            if self.state is State.NEW:
+            if self.status is State.NEW:
                 self.close()
 
     def _handler(self, frame: Frame) -> FrameHandler | None:
@@ -545,14 +467,10 @@ class StompSession(Transport[Command]):
 
     def require_connected(self) -> None:
         """Check that the client has sent CONNECT."""
-        if self.state is not State.CONNECTED:
+        if self.status is not State.CONNECTED:
             raise RemoteProtocolError("Not connected.")
 
     # to the broker
-    def to_broker(self, command: Command) -> None:
-        """Pass a command to the broker. Responses may arrive before this returns."""
-        self.listener.on_command(command)
-
     def request(
         self,
         command: BaseCommand,
@@ -605,10 +523,6 @@ class StompSession(Transport[Command]):
         for subscription in waiting:
             for ack in subscription.take_unsent():
                 self.to_broker(ack)
-
-    def call_next(self, later: Callable[[], object]) -> None:
-        """Call a function in the next turn of the event loop."""
-        self._loop.call_next(later)
 
     # from the broker
     def oneway(self, command: Command) -> None:
@@ -692,14 +606,6 @@ class StompSession(Transport[Command]):
             del self.subscriptions[key]
 
     # to the client
-    def to_client(self, frame: Frame) -> None:
-        """Send a frame.
-
-        Raises:
-            ConnectionFailedException: the connection has ended.
-        """
-        self._tcp.oneway(frame)
-
     def send_error(self, text: str, receipt: str | None = None) -> None:
         """Send an ERROR; disconnect a client that causes errors and does not read them.
 
@@ -721,31 +627,21 @@ class StompSession(Transport[Command]):
         self.send_error(text, receipt)
         self.close()
 
-    def close(self) -> None:
-        """Close the connection, after writing what is queued. Idempotent."""
-        if self.state is not State.CLOSED:
-            self._shut_down()
-
-    def _shut_down(self) -> None:
-        self.state = State.CLOSED
-        self._identified.set()
-        self.to_broker(ShutdownInfo())
-
     def disconnect(self, receipt: str | None) -> None:
         """Close the connection, after the RECEIPT, when all previous requests are done."""
-        self.state = State.DISCONNECTING
+        self.status = State.DISCONNECTING
         self._disconnect_receipt = receipt
         self._disconnect_when_idle()
 
     def _disconnect_when_idle(self) -> None:
-        if self.state is not State.DISCONNECTING or self.answers:
+        if self.status is not State.DISCONNECTING or self.answers:
             return
         self.send_unsent_acks()
-        self.state = State.CLOSED
+        self.status = State.CLOSED
         self.to_broker(RemoveInfo(self.connection_id))
         if self._disconnect_receipt is not None:
             self.to_client(Frame("RECEIPT", {"receipt-id": self._disconnect_receipt}))
-        self._shut_down()
+        self.to_broker(ShutdownInfo())
 
 
 def _text(error: Throwable | None) -> str:
@@ -764,7 +660,7 @@ _NO_TRANSACTION: Final = "Must specify the transaction you are"
 # the connection
 def on_connect(session: StompSession, frame: Frame) -> None:
     """Register the client, with its version and heart-beats. (activemq-edges ST1, ST2, ST13)"""
-    if session.state is not State.NEW:
+    if session.status is not State.NEW:
         raise RemoteProtocolError("Already connected.")
     headers = frame.headers
     if not session.has_version:
@@ -787,7 +683,7 @@ def on_connect(session: StompSession, frame: Frame) -> None:
 
 
 def _on_connected(session: StompSession, headers: dict[str, str], periods: Periods) -> None:
-    session.state = State.CONNECTED
+    session.status = State.CONNECTED
     answer = {
         "server": _SERVER,
         "heart-beat": periods.answer,
@@ -805,7 +701,7 @@ def _on_connected(session: StompSession, headers: dict[str, str], periods: Perio
 
 def on_disconnect(session: StompSession, frame: Frame) -> None:
     """End the connection when all previous requests are done. (activemq-edges ST12)"""
-    if session.state is State.NEW:
+    if session.status is State.NEW:
         return  # as ActiveMQ does
     session.disconnect(frame.headers.get("receipt"))
 

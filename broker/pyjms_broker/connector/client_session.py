@@ -1,0 +1,308 @@
+"""Clients of protocols other than OpenWire: sessions, and the connectors that accept them.
+
+    connection of the broker (pyjms_broker/connector/openwire)    commands
+    ClientSession                                                 commands <-> frames
+    TcpTransport with the format of the protocol                  frames <-> bytes
+
+A session is the transport of the broker's connection: a client of any protocol is thus treated like
+one of OpenWire, including limits and back-pressure. A protocol has a `ClientProtocol`, which the
+connectors that detect it also use, a subclass of `ClientSession`, and one of `ClientConnector`.
+
+The connection does not count what a session answers by itself, such as pings. If the client does
+not read these answers, the session reads no further until it has.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+
+import anyio
+from anyio.abc import ByteStream, SocketStream
+
+from pyjms.errors import ConnectionFailedException
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks, spawn
+from pyjms.runtime.ids import IdGenerator
+from pyjms.transport.base import Transport
+from pyjms.transport.options import Options, ServerOptions, TcpOptions
+from pyjms.transport.tcp import HIGH_WATER, TcpTransport, accepted_tcp
+from pyjms.transport.uri import TransportURI
+from pyjms.wire.format import WireFormat
+from pyjms.wire.limits import UnfinishedFrame
+from pyjms.wire.openwire.commands import (
+    Command,
+    ConnectionId,
+    ProducerId,
+    SessionId,
+    ShutdownInfo,
+)
+from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.openwire.command_handlers import serve
+from pyjms_broker.connector.tcp import ProtocolConnector
+
+if TYPE_CHECKING:
+    from pyjms.transport.tls import TlsContext
+
+F = TypeVar("F")
+O = TypeVar("O", bound="ClientOptions")  # noqa: E741 - options
+
+_MOST_UNREAD: Final = HIGH_WATER + 64 * 1024
+"""Bytes that are queued for a client at most while its input is handled."""
+
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """The options that all protocols have; times are in seconds, None: no limit."""
+
+    tcp: TcpOptions = field(default_factory=TcpOptions)
+    server: ServerOptions = field(default_factory=ServerOptions)
+    connect_attempt_timeout: float | None = 30.0
+    """The maximum wait until a client has identified itself."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The connection of a client."""
+
+    stream: ByteStream
+    """TCP, TLS or WebSocket."""
+    scheme: str
+    """Of the client's address in messages."""
+    tls: TlsContext | None = None
+    """With it, the session begins with a handshake."""
+    layered: UnfinishedFrame | None = None
+    """Counts the frames of a layer of `stream`, such as WebSocket."""
+
+
+class State(Enum):
+    """The state of a client."""
+
+    NEW = auto()
+    CONNECTED = auto()
+    DISCONNECTING = auto()
+    CLOSED = auto()
+
+
+class ClientFormat(WireFormat[F], Protocol[F]):
+    """The codec of a client's connection."""
+
+    def discard(self) -> None:
+        """Drop the part of an incomplete frame, because nothing more is received."""
+
+
+class ClientSession(Transport[Command], Generic[F]):
+    """The transport of one client for the broker's connection. Use it on the broker's event loop.
+
+    A subclass sets `identified` when the broker has accepted the client.
+
+    Args:
+        accepted: the connection.
+        wire_format: its codec.
+        unfinished: the frame that the codec counts.
+        options: the options of the connector.
+        host: the broker.
+        connection_id: the id of the client's JMS connection.
+    """
+
+    FIRST: ClassVar[str]
+    """How people call the frame by which clients identify themselves."""
+
+    def __init__(
+        self,
+        accepted: Accepted,
+        wire_format: ClientFormat[F],
+        unfinished: UnfinishedFrame,
+        options: ClientOptions,
+        host: BrokerHost,
+        connection_id: str,
+    ) -> None:
+        self.host = host
+        self._tcp: TcpTransport[F] = accepted_tcp(
+            accepted.stream,
+            wire_format,
+            options.tcp,
+            scheme=accepted.scheme,
+            timeout=options.connect_attempt_timeout,
+            unfinished=unfinished,
+            tls=accepted.tls,
+            layered=accepted.layered,
+            discard=wire_format.discard,
+            unsent_budget=host.unsent_budget,
+        )
+        self._tcp.listener = self
+        self._tcp.list_receiver = self.on_frames
+        self._timeout = options.connect_attempt_timeout
+        self._loop: LoopHandle
+        self.identified = anyio.Event()
+        """Set when the broker has accepted the client, or the session is closed."""
+        self.keep_alive: BackgroundTask | None = None
+        """Notices that the client is silent; ends with the session."""
+        self.status = State.NEW
+        self.client_id = ""
+        self.connection_id = ConnectionId(connection_id)
+        self.session_id = SessionId(connection_id, 1)
+        self.producer_id = ProducerId(connection_id, 1, 1)
+        self.numbers = itertools.count(1)
+        """The counter of messages, consumers and whatever else the session numbers."""
+        self._is_paused = False
+        self._draining: BackgroundTask | None = None
+
+    async def start(self) -> None:
+        """Start, and wait until the client has identified itself."""
+        self._loop = LoopHandle()
+        await self._tcp.start()
+        with _clock.timeout(self._timeout):
+            await self.identified.wait()
+            return
+        raise ConnectionFailedException(
+            f"{self.remote_address}: no {self.FIRST} arrived within {self._timeout:g} s",
+            hint="transport.connectAttemptTimeout (ms) sets the limit",
+        )
+
+    async def stop(self) -> None:
+        await end_tasks(self.keep_alive, self._draining)
+        await self._tcp.stop()
+
+    def on_exception(self, error: Exception) -> None:
+        """Report to the listener that the connection has failed."""
+        if self.keep_alive is not None:
+            self.keep_alive.cancel()
+        self.listener.on_exception(error)
+
+    def close(self) -> None:
+        """Close the connection, after writing what is queued. Idempotent."""
+        if self.status is not State.CLOSED:
+            self.status = State.CLOSED
+            self.identified.set()
+            self.to_broker(ShutdownInfo())
+
+    # from the client
+    @abstractmethod
+    def on_command(self, frame: F) -> None:
+        """Handle a frame of the client."""
+
+    def on_frames(self, frames: deque[F]) -> None:
+        """Handle frames, taking them from the left, until there are none or reading is paused."""
+        while frames and not self._is_paused:
+            self.on_command(frames.popleft())
+        self.limit_unread()
+
+    def limit_unread(self) -> None:
+        """Read no further for now if the client does not read what it is answered."""
+        if self._draining is None and (self._tcp.queued_bytes or 0) > _MOST_UNREAD:
+            self._tcp.pause_reading()
+            name = f"broker {self.remote_address} waits for the client to read"
+            self._draining = spawn(self._wait_until_drained, name=name)
+
+    # to the broker
+    def to_broker(self, command: Command) -> None:
+        """Pass a command to the broker. Responses may arrive before this returns."""
+        self.listener.on_command(command)
+
+    def call_next(self, later: Callable[[], object]) -> None:
+        """Call a function in the next turn of the event loop.
+
+        The broker accepts no acknowledgement while it is dispatching, for example.
+        """
+        self._loop.call_next(later)
+
+    # to the client
+    def to_client(self, frame: F) -> None:
+        """Send a frame.
+
+        Raises:
+            ConnectionFailedException: the connection has ended.
+        """
+        self._tcp.oneway(frame)
+
+    async def _wait_until_drained(self) -> None:
+        await self._tcp.drained()
+        self._draining = None
+        if not self._is_paused:
+            self._tcp.resume_reading()
+
+    def flush(self) -> None:
+        self._tcp.flush()
+
+    @property
+    def congested(self) -> bool:
+        return self._tcp.congested
+
+    @property
+    def queued_bytes(self) -> int | None:
+        return self._tcp.queued_bytes
+
+    async def drained(self) -> None:
+        await self._tcp.drained()
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self._tcp.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if self._draining is None:
+            self._tcp.resume_reading()
+
+    @property
+    def remote_address(self) -> str:
+        return self._tcp.remote_address
+
+    @property
+    def peer_certificate(self) -> Mapping[str, Any] | None:
+        return self._tcp.peer_certificate
+
+    @property
+    def notices_silence(self) -> bool:
+        return True  # `start` limits the first wait; afterwards the protocol's keep-alive does
+
+
+@dataclass(frozen=True)
+class ClientProtocol(Generic[O]):
+    """A protocol: its options, and the sessions of its clients."""
+
+    name: str
+    """Also the scheme of its URLs; with TLS they end in `+ssl`."""
+    transport: Options
+    """Its options of each accepted connection, `transport.x`."""
+    wire_format: Options
+    """Its options `wireFormat.x`."""
+    read_options: Callable[[TransportURI], O]
+    session: Callable[[Accepted, O, BrokerHost, str], ClientSession[Any]]
+    """Returns a session that is not started; the text is the id of its JMS connection."""
+
+
+class ClientConnector(ProtocolConnector):
+    """Listens for clients of one protocol. Subclasses set `PROTOCOL`."""
+
+    PROTOCOL: ClassVar[ClientProtocol[Any]]
+    serves_openwire = False
+
+    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
+        """Read the options of `uri`, including those of TLS if its scheme ends in `ssl`.
+
+        Raises:
+            ConfigurationException: the URI has no port, an option is unknown or invalid, or there
+                is no certificate.
+        """
+        super().__init__(host, uri, name)
+        self._options: ClientOptions = self.PROTOCOL.read_options(self.uri)
+        self._apply(self._options.server)
+        self._ids = IdGenerator()
+
+    @property
+    def client_scheme(self) -> str:
+        """The protocol's scheme, even if the connector was configured with `nio`."""
+        return self.PROTOCOL.name if self._tls is None else f"{self.PROTOCOL.name}+ssl"
+
+    def serve(self, stream: SocketStream) -> None:
+        """Wait in the background until a client has identified itself."""
+        accepted = Accepted(stream, self.client_scheme, self._tls)
+        session = self.PROTOCOL.session(accepted, self._options, self.host, self._ids.generate())
+        serve(self, session)
