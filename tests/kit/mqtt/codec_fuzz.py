@@ -50,7 +50,12 @@ VALUES: dict[str, list[object]] = {
     "receive_maximum": [1, 5, 65535, 0],
     "topic_alias_maximum": [0, 10],
     "topic_alias": [1, 2, 100, 101, 0],
-    "user_property": [[("a", "b")], [("a", "b")] * 20, [("JMSX", "")], [("ActiveMQ.Retain", "true")]],
+    "user_property": [
+        [("a", "b")],
+        [("a", "b")] * 20,
+        [("JMSX", "")],
+        [("ActiveMQ.Retain", "true")],
+    ],
     "maximum_packet_size": [1, 30, 2000, 0],
     "reason_string": ["", "x" * 300],
     "authentication_method": ["PLAIN"],
