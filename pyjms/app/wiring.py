@@ -60,6 +60,7 @@ from pyjms.listener.annotation import (
     configurer_order,
     idempotent_mark,
     listener_marks,
+    mark_of,
     send_to_destination,
 )
 from pyjms.listener.container import AbstractMessageListenerContainer
@@ -68,11 +69,7 @@ from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoi
 from pyjms.listener.handler import HandlerListener, InjectionMarker, SessionTypes, injection_marker
 from pyjms.listener.outages import Outages
 from pyjms.listener.properties import ErrorHandler
-from pyjms.listener.registry import (
-    JmsListenerEndpointRegistrar,
-    JmsListenerEndpointRegistry,
-    mark_of,
-)
+from pyjms.listener.registry import JmsListenerEndpointRegistrar, JmsListenerEndpointRegistry
 from pyjms.listener.reply import ReplySender
 from pyjms.settings import PyjmsSettings
 from pyjms.support.converter import DefaultMessageConverter
@@ -690,25 +687,8 @@ class Wiring:
         texts = found.resolve_texts(mark, resolve)
         if texts is None:
             return None
-        endpoint = MethodJmsListenerEndpoint(
-            **texts,
-            durable=mark.durable,
-            prefetch=mark.prefetch,
-            batch_size=mark.batch_size,
-            batch_timeout=mark.batch_timeout,
-            batch_fallback=mark.batch_fallback,
-            retry=mark.retry,
-            unreadable_messages=mark.unreadable_messages,
-            errors=mark.errors,
-            reply_none=mark.reply_none,
-            timeout=mark.timeout,
-            rate_limit=mark.rate_limit,
-            auto_startup=mark.auto_startup,
-            schedule=mark.schedule,
-            handler=handler,
-            fields=mark.fields,
-            make_listener=self._listener,
-        )
+        endpoint = MethodJmsListenerEndpoint(**texts, handler=handler, make_listener=self._listener)
+        endpoint.take_options(mark)
         self._complete(endpoint, found, mark.interceptors)
         return endpoint
 

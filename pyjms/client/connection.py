@@ -473,7 +473,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
             if not scope.cancelled_caught:
                 return
             if isinstance(self.transport, ReconnectingTransport) and self.transport.congested:
-                await self.transport.drained()
+                await self.transport.drain()
                 losses = None
         what = self.transport.describe_arrivals()
         raise RequestTimeoutException(

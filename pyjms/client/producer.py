@@ -164,7 +164,7 @@ class SendCompletions(ListenerTarget):
         self._sent += 1
         if transport.congested:
             with suppress(JMSException):  # reported to the listener
-                await transport.drained()
+                await transport.drain()
         elif not self._sent & _YIELD_MASK:
             await checkpoint()
 
@@ -542,7 +542,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         """Wait until the transport has written what is queued, `command` as well."""
         transport = self.session.connection.transport
         try:
-            await transport.drained()
+            await transport.drain()
         except BaseException:  # a send that raises must not be executed later
             if transport.withdraw(command) and self.window is not None:
                 self.window.decrease(size)

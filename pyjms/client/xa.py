@@ -584,7 +584,7 @@ class ActiveMQXAConnection(ActiveMQConnection, XAConnection):
         try:
             self.check_open()
             if self.transport.congested:
-                await self.transport.drained()
+                await self.transport.drain()
             self.oneway(info)
         except JMSException as error:
             raise _as_xa(error) from error

@@ -192,14 +192,21 @@ def jms_listener(
         def on_order(order: dict[str, int]) -> None:
             print(order["id"])
     """
+    mark = mark_of(*destinations, **options)
+    return lambda function: add_listener_mark(function, mark)
+
+
+def mark_of(
+    *destinations: str | Destination, **options: Unpack[ListenerOptions]
+) -> JmsListenerMark:
+    """Return the mark that `@jms_listener` with these arguments makes."""
     refuse_unknown_keywords("@jms_listener", options, ListenerOptions.__annotations__)
     values: dict[str, Any] = {**options}
     if values.get("concurrency") is not None:
         values["concurrency"] = str(values["concurrency"])
     if values.get("interceptors") is not None:
         values["interceptors"] = tuple(values["interceptors"])
-    mark = JmsListenerMark(destinations_text(destinations, "jms_listener"), **values)
-    return lambda function: add_listener_mark(function, mark)
+    return JmsListenerMark(destinations_text(destinations, "jms_listener"), **values)
 
 
 def add_listener_mark(function: F, mark: JmsListenerMark) -> F:

@@ -17,7 +17,7 @@ from pyjms.client.options import RedeliveryPolicy
 from pyjms.connection.caching import SingleConnectionFactory
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import ConnectionFactory, check_factory
-from pyjms.listener.annotation import Schedule
+from pyjms.listener.annotation import JmsListenerMark, Schedule
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.properties import (
@@ -32,22 +32,16 @@ from pyjms.listener.simple_container import SimpleMessageListenerContainer, Simp
 from pyjms.support.retry import RetryPolicy
 from pyjms.template.interceptors import HandlerInterceptor
 
+_ALIKE: Final = (
+    *("prefetch", "batch_size", "batch_timeout", "batch_fallback", "retry"),
+    *("unreadable_messages", "errors", "reply_none", "timeout", "rate_limit", "auto_startup"),
+)
+"""Options of a mark, no texts, which endpoint and container have under the same names."""
+
 _OPTIONS: Final = {
+    **{name: name for name in (*_ALIKE, "concurrency", "redelivery_policy")},
     "selector": "message_selector",
     "durable": "subscription_durable",
-    "concurrency": "concurrency",
-    "prefetch": "prefetch",
-    "batch_size": "batch_size",
-    "batch_timeout": "batch_timeout",
-    "batch_fallback": "batch_fallback",
-    "redelivery_policy": "redelivery_policy",
-    "retry": "retry",
-    "unreadable_messages": "unreadable_messages",
-    "errors": "errors",
-    "reply_none": "reply_none",
-    "timeout": "timeout",
-    "rate_limit": "rate_limit",
-    "auto_startup": "auto_startup",
 }
 """Fields of an endpoint and the properties of the container that they set."""
 
@@ -157,6 +151,11 @@ class MethodJmsListenerEndpoint(JmsListenerEndpoint):
     ]
     fields: bool = False
     """Whether parameters without another source are fields of the payload."""
+
+    def take_options(self, mark: JmsListenerMark) -> None:
+        """Take the options of a mark that need not be resolved."""
+        for name in (*_ALIKE, "durable", "schedule", "fields"):
+            setattr(self, name, getattr(mark, name))
 
     def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., object]:
         """Return the adapter that calls the handler."""

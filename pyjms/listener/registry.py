@@ -18,7 +18,11 @@ import anyio
 
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
-from pyjms.listener.annotation import JmsListenerMark, ListenerOptions, jms_listener, listener_marks
+from pyjms.listener.annotation import (
+    JmsListenerMark,
+    ListenerOptions,
+    mark_of,
+)
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.handler import ArgumentResolver
 from pyjms.runtime.logging import get_logger
@@ -269,15 +273,3 @@ class JmsListenerEndpointRegistrar:
             TypeError, ValueError: as `jms_listener`.
         """
         self.handlers.append((handler, mark_of(*destinations, **options)))
-
-
-def mark_of(
-    *destinations: str | Destination, **options: Unpack[ListenerOptions]
-) -> JmsListenerMark:
-    """Return the mark that `@jms_listener` with these arguments makes."""
-
-    def handler() -> None:
-        """Serve as the function to which `jms_listener` attaches the mark."""
-
-    (mark,) = listener_marks(jms_listener(*destinations, **options)(handler))
-    return mark

@@ -55,11 +55,10 @@ def entry_points(*, group: str, name: str | None = None) -> EntryPoints:
 
 
 @functools.cache
-def _read_all(
-    _path: tuple[str, ...],
-) -> Any:  # before Python 3.12, not of the type EntryPoints
+def _read_all(_path: tuple[str, ...]) -> Any:
     """Return all entry points: to read them takes as long for one group as for all."""
-    # imported here: it loads the mail and zip packages, a tenth of the start-up of a client
+    # imported here: it loads the mail and zip packages, a tenth of the start-up of a client; before
+    # Python 3.12 its entry points are not of the type EntryPoints
     from importlib import metadata  # noqa: PLC0415
 
     return metadata.entry_points()

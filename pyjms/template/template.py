@@ -50,6 +50,7 @@ from pyjms.template.interceptors import (
     chain_of,
 )
 from pyjms.template.replies import (
+    check_consumer,
     reply_from_response_queue,
     reply_from_shared_queue,
     reply_from_temporary_queue,
@@ -967,8 +968,6 @@ class JmsTemplate(TemplateSettings):
         async with OperationSession(self, start_connection=True, is_separate=True) as session:
             target = self.resolve(session, destination)
             if self.require_consumer:
-                from pyjms.template.consumers import check_consumer  # noqa: PLC0415 - rarely used
-
                 await check_consumer(session, target)
             request = await self._create(session, creator, post_processor, options)
 

@@ -15,7 +15,7 @@ Rules:
 - Everything runs on one event loop; a transport is not thread-safe.
 - Commands are sent by `oneway`, which never waits, and received by `listener.on_command`, which
   must not wait either: a message costs no task switch.
-- Back-pressure is explicit. Downwards the sender checks `congested` and awaits `drained()`;
+- Back-pressure is explicit. Downwards the sender checks `congested` and awaits `drain()`;
   upwards the receiver calls `pause_reading()` and `resume_reading()`.
 - A transport fails once, and reports it in one way: by `listener.on_exception`, after the commands
   received before the failure, and never after `stop()`. From then on `oneway` raises.
@@ -103,10 +103,10 @@ class Transport(Generic[C]):
     @property
     @abstractmethod
     def congested(self) -> bool:
-        """Whether more than the high-water mark is queued: await `drained()` before sending."""
+        """Whether more than the high-water mark is queued: await `drain()` before sending."""
 
     @abstractmethod
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until the queue is below the low-water mark or the transport failed. Cancellable."""
 
     @property
@@ -120,7 +120,7 @@ class Transport(Generic[C]):
         return None
 
     def withdraw(self, command: C) -> bool:
-        """Withdraw `command`, whose sender no longer waits in `drained`; return whether it was.
+        """Withdraw `command`, whose sender no longer waits in `drain`; return whether it was.
 
         False if it was sent or is queued for the peer. Only a transport that keeps commands while
         it has no peer can withdraw a command.
@@ -139,7 +139,7 @@ class Transport(Generic[C]):
     def outbound(self) -> Transport[C]:
         """The transport to send through once started, bypassing filters that only pass on.
 
-        Valid for `oneway`, `oneway_run`, `hold`, `flush`, `defer`, `congested` and `drained`.
+        Valid for `oneway`, `oneway_run`, `hold`, `flush`, `defer`, `congested` and `drain`.
         """
         return self
 
@@ -147,7 +147,7 @@ class Transport(Generic[C]):
     def queue(self) -> Transport[C]:
         """The transport that queues what is sent, once started.
 
-        Valid for `flush`, `congested` and `drained`, which need none of the filters around it.
+        Valid for `flush`, `congested` and `drain`, which need none of the filters around it.
         """
         return self
 
@@ -226,8 +226,8 @@ class TransportFilter(Transport[C]):
     def congested(self) -> bool:
         return self.next.congested
 
-    async def drained(self) -> None:
-        await self.next.drained()
+    async def drain(self) -> None:
+        await self.next.drain()
 
     @property
     def queue(self) -> Transport[C]:

@@ -296,7 +296,7 @@ class FanoutTransport(ReconnectingTransport):
             branch.transport.congested for branch in self._awaited_branches()
         )
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until there are enough brokers and their transports are drained.
 
         The wait does not include a broker that is lost in the meantime, unless it is the primary.
@@ -317,15 +317,15 @@ class FanoutTransport(ReconnectingTransport):
     async def _wait_until_drained_or_lost(self, branch: Branch) -> None:
         """Wait until a broker's transport is drained, or any broker is lost or connected."""
 
-        async def drained() -> None:
+        async def drain_one() -> None:
             try:
-                await branch.transport.drained()
+                await branch.transport.drain()
             except ConnectionFailedException as error:
                 logger.debug("Sending to %s has ended: %s", branch.uri, error)
             group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
-            group.start_soon(drained)
+            group.start_soon(drain_one)
             await self._changed.wait()
             group.cancel_scope.cancel()
 

@@ -56,7 +56,7 @@ class Inbox(Generic[T]):
 
     @property
     def congested(self) -> bool:
-        """Whether more than the high-water mark is queued: the sender should await `drained`."""
+        """Whether more than the high-water mark is queued: the sender should await `drain`."""
         return len(self._queue) > HIGH_WATER
 
     def start(self) -> None:
@@ -79,7 +79,7 @@ class Inbox(Generic[T]):
             self._wake.set()
             self.resume()
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until the queue is below the low-water mark, or delivery has ended."""
         await self._space.wait_while(lambda: self.congested and not self._stopped)
 

@@ -40,7 +40,7 @@ class MockTransport(Transport[C]):
         self.sent: list[C] = []
         self.stopped: bool = False
         self.full: bool = False
-        """Set it to make the transport congested until `drained()` is awaited."""
+        """Set it to make the transport congested until `drain()` is awaited."""
         self._inbox: Inbox[C] | None = None
         self._error: Exception | None = None
 
@@ -72,7 +72,7 @@ class MockTransport(Transport[C]):
     def congested(self) -> bool:
         return self.full
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         self.full = False
 
     def pause_reading(self) -> None:

@@ -24,7 +24,7 @@ no frame needs a separate task, event or system call.
     idle       empty      wake()                     a send is scheduled
     sending    any        the stream accepted all    idle, or the next send
     closing    any        the buffer is empty        run() returns
-    dead       dropped                               drained() returns
+    dead       dropped                               drain() returns
 
 - `CoalescingWriter` sends from a task, through any byte stream. `SocketWriter` sends directly to
   the socket, without waking a task: commands caused by a chunk of input at the end of its turn,
@@ -32,7 +32,7 @@ no frame needs a separate task, event or system call.
   immediately by `flush`. Only if the socket's buffer is full is the task woken, which then waits
   until the socket is writable. The descriptor is a duplicate, so that no buffer of the stream's
   transport is in between; with trio a connection has two file handles.
-- Back-pressure: above the high-water mark `congested` is true and `drained()` waits until the
+- Back-pressure: above the high-water mark `congested` is true and `drain()` waits until the
   low-water mark. The gap between them keeps a producer from being woken for every frame.
 - Long values, such as message bodies, are queued separately without being copied: see
   `pyjms.transport.unsent`.
@@ -200,7 +200,7 @@ class CoalescingWriter:
             del self.buffer[:rest]
         return data
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until no more than the low-water mark is queued, or the writer was abandoned."""
         await self._space.wait_while(lambda: self.congested and not self._dead)
 
@@ -742,9 +742,9 @@ class TcpTransport(Transport[C]):
             len(writer.buffer) + writer.unsent.size + writer.sending > writer.high_water
         )
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         if self._writer is not None:
-            await self._writer.drained()
+            await self._writer.drain()
 
     def pause_reading(self) -> None:
         if self._resumed is None:

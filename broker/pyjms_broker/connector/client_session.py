@@ -222,7 +222,7 @@ class ClientSession(Transport[Command], Generic[F]):
         self._tcp.oneway(frame)
 
     async def _wait_until_drained(self) -> None:
-        await self._tcp.drained()
+        await self._tcp.drain()
         self._draining = None
         if not self._is_paused:
             self._tcp.resume_reading()
@@ -238,8 +238,8 @@ class ClientSession(Transport[Command], Generic[F]):
     def queued_bytes(self) -> int | None:
         return self._tcp.queued_bytes
 
-    async def drained(self) -> None:
-        await self._tcp.drained()
+    async def drain(self) -> None:
+        await self._tcp.drain()
 
     def pause_reading(self) -> None:
         self._is_paused = True

@@ -294,7 +294,7 @@ class _Undecided(Transport[Command]):
     def congested(self) -> bool:
         return False
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Return at once, as it is never congested."""
 
     def pause_reading(self) -> None:

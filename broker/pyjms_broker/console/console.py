@@ -38,6 +38,7 @@ from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.dead_letters import Retry
 from pyjms_broker.management.diagnosis import is_slow
 from pyjms_broker.management.diagnosis import time_text as age_text
+from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
@@ -122,6 +123,72 @@ async def asset(request: Request) -> Response:
         raise WebError(404, f"The console has no file {name[:100]!r}", "reload the page")
     headers = {"cache-control": "public, max-age=31536000, immutable"}
     return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=headers)
+
+
+PAGE_SIZE: Final = 50
+"""The number of rows of a page."""
+_LONGEST: Final = 16_384
+
+
+def text(request: Request, name: str) -> str:
+    """Return a parameter; empty if it is missing, or raise InvalidArgumentException."""
+    value = request.query_params.get(name, "")
+    if len(value) > _LONGEST:
+        raise InvalidArgumentException(
+            f"The parameter {name} has {len(value):,} characters",
+            hint=f"at most {_LONGEST:,} are allowed",
+        )
+    return value
+
+
+def require(request: Request, name: str) -> str:
+    """Return a parameter, or raise InvalidArgumentException."""
+    value = text(request, name)
+    if not value:
+        raise InvalidArgumentException(
+            f"The page {request.url.path[:100]} needs the parameter {name}",
+            hint="follow a link of the console instead of writing the URL",
+        )
+    return value
+
+
+def number(request: Request, name: str) -> int:
+    """Return a page number; 1 if it is missing or not a number."""
+    value = request.query_params.get(name, "")
+    return max(1, int(value)) if value.isascii() and value.isdigit() and len(value) < 8 else 1
+
+
+def flag(request: Request, name: str) -> bool:
+    """Return whether a check box is set."""
+    return request.query_params.get(name, "") in ("1", "on", "true")
+
+
+class Table(NamedTuple):
+    """How a table is filtered and sorted."""
+
+    text: str
+    sort: str
+    descending: bool
+    everything: bool
+
+    @classmethod
+    def of(cls, request: Request, sort: str) -> Self:
+        """Return what a request asks for; `sort` is the column by default."""
+        return cls(
+            text(request, "filter").strip(),
+            text(request, "sort") or sort,
+            flag(request, "descending"),
+            flag(request, "everything"),
+        )
+
+    def query(self) -> dict[str, object]:
+        """Return the parameters of the same table."""
+        return {
+            "filter": self.text,
+            "everything": self.everything,
+            "sort": self.sort,
+            "descending": self.descending,
+        }
 
 
 BASE: Final = "/admin"

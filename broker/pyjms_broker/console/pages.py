@@ -19,13 +19,19 @@ from pyjms_broker.console.actions import ACTIONS, Action, Form
 from pyjms_broker.console.chart import TIMES, Chart, charts_of
 from pyjms_broker.console.console import (
     BASE,
+    PAGE_SIZE,
     Console,
     Notice,
+    Table,
     asset,
     base,
     compile_templates,
+    flag,
     link,
+    number,
     page_of,
+    require,
+    text,
 )
 from pyjms_broker.console.feeds import feed_routes
 from pyjms_broker.console.model.clients import (
@@ -75,7 +81,6 @@ from pyjms_broker.console.model.settings import (
     user_yaml,
     with_change,
 )
-from pyjms_broker.console.query import PAGE_SIZE, Table, flag, number, require, text
 from pyjms_broker.console.send_form import (
     EMPTY_FORM,
     HEADER_FIELDS,

@@ -425,7 +425,7 @@ class NetworkBridge:
             self._local.send(_acknowledgement(dispatch, message, refusal))
 
     async def _wait_for_remote(self, remote: BridgeEnd) -> None:
-        await remote.transport.drained()
+        await remote.transport.drain()
         self._waiting = None
         if self._local_transport is not None:
             self._local_transport.resume_reading()

@@ -194,8 +194,8 @@ class _AcceptedConnection(Transport[Command]):
     def congested(self) -> bool:
         return self._connection.congested
 
-    async def drained(self) -> None:
-        await self._connection.drained()
+    async def drain(self) -> None:
+        await self._connection.drain()
 
     @property
     def remote_address(self) -> str:

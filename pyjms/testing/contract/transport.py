@@ -228,7 +228,7 @@ class TransportContract:
 
     async def test_an_idle_transport_is_not_congested(self, ends: TransportEnds) -> None:
         assert not ends.client.congested
-        await ends.client.drained()
+        await ends.client.drain()
 
     async def test_the_peer_has_an_address(self, ends: TransportEnds) -> None:
         assert "://" in ends.client.remote_address

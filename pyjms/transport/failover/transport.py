@@ -97,7 +97,7 @@ class FailoverTransport(ReconnectingTransport):
         """The requests whose response is pending, in the order in which they were sent."""
         self._held: dict[int, tuple[ActiveMQMessage, bool]] = {}
         """By their `id()`: the messages sent without response while there was no broker, and
-        whether the replay of the state sends them in any case; their senders wait in `drained`."""
+        whether the replay of the state sends them in any case; their senders wait in `drain`."""
         self._peer: Peer | None = None
         self._current: RequestTransport | None = None
         self._settled = anyio.Event()  # set while connected, and after the transport has failed
@@ -223,7 +223,7 @@ class FailoverTransport(ReconnectingTransport):
     def congested(self) -> bool:
         return self._current is None or self._current.congested
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until there is a broker whose transport is drained.
 
         Raises:
@@ -237,7 +237,7 @@ class FailoverTransport(ReconnectingTransport):
             if current is not None:
                 if not current.congested:
                     return
-                await current.drained()
+                await current.drain()
                 continue
             left = None if deadline is None else deadline - _clock.now()
             if timeout is not None and left is not None and left <= 0:

@@ -205,8 +205,8 @@ class ResponseCorrelator(RequestTransport):
     def congested(self) -> bool:
         return self._outbound.congested
 
-    async def drained(self) -> None:
-        await self._outbound.drained()
+    async def drain(self) -> None:
+        await self._outbound.drain()
 
     def flush(self) -> None:
         self._outbound.flush()
@@ -328,7 +328,7 @@ def _call(function: Callable[..., None], *arguments: object) -> None:
 class ReconnectingTransport(RequestTransport):
     """A transport that survives the loss of its peer.
 
-    `oneway` does not raise while there is no peer: `congested` is true, and `drained` waits.
+    `oneway` does not raise while there is no peer: `congested` is true, and `drain` waits.
     Requests wait for the next peer. It fails, once, when it gives up.
     """
 

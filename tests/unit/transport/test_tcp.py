@@ -154,7 +154,7 @@ async def test_a_peer_that_does_not_read_congests_the_transport_until_it_reads()
         drained = anyio.Event()
 
         async def wait() -> None:
-            await transport.drained()
+            await transport.drain()
             drained.set()
 
         async with anyio.create_task_group() as group:
@@ -175,7 +175,7 @@ async def test_drained_ends_when_the_transport_dies() -> None:
             pair.transport.oneway(big)
             await anyio.lowlevel.checkpoint()
         async with anyio.create_task_group() as group:
-            group.start_soon(pair.transport.drained)
+            group.start_soon(pair.transport.drain)
             await anyio.wait_all_tasks_blocked()
             pair.transport.fail(ConnectionFailedException("cut"))
         assert [str(e) for e in pair.heard.errors] == ["cut"]
@@ -382,7 +382,7 @@ async def test_abandoning_the_writer_ends_all_waits_for_space() -> None:
     writer.buffer += b"x" * 11
     assert writer.congested
     async with anyio.create_task_group() as group:
-        group.start_soon(writer.drained)
+        group.start_soon(writer.drain)
         await anyio.wait_all_tasks_blocked()
         writer.abandon()
     assert not writer.congested

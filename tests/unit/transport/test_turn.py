@@ -196,7 +196,7 @@ async def test_waits_for_space_end_when_a_send_takes_everything() -> None:
         async with anyio.create_task_group() as group:
             writer.buffer += bytes(100)
             assert writer.congested
-            group.start_soon(writer.drained)
+            group.start_soon(writer.drain)
             await anyio.wait_all_tasks_blocked()
             with anyio.fail_after(5):
                 writer.wake()

@@ -170,7 +170,7 @@ async def test_values_leave_in_their_places(through: str) -> None:
             while len(received) < len(expected):
                 await anyio.wait_readable(peer)
                 received += peer.recv(1 << 20)
-            await writer.drained()
+            await writer.drain()
             writer.finish()
         assert bytes(received) == expected
         assert writer.queued == 0

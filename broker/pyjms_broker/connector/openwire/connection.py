@@ -231,9 +231,9 @@ class BrokerConnection:
         """Whether too much unread data is queued for the client."""
         return self._draining is not None
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until the client has read most of the data, or is disconnected. Cancellable."""
-        await self._outbound.drained()
+        await self._outbound.drain()
 
     # life cycle
     def start_soon(self) -> None:
@@ -673,19 +673,19 @@ class BrokerConnection:
         """Wait until the client has read; disconnect one that reads nothing between two checks."""
         while (queued := self._transport.queued_bytes) is not None:
             with _clock.timeout(_STATUS_PERIOD) as scope:
-                await self._transport.drained()
+                await self._transport.drain()
             if not scope.cancelled_caught:
                 return True
             if (self._transport.queued_bytes or 0) >= queued:
                 reason = f"the client has read nothing for {_STATUS_PERIOD:g} s"
                 self.give_way(ConnectionFailedException(reason))
                 return False
-        await self._transport.drained()
+        await self._transport.drain()
         return True
 
     async def _wait_until_drained(self) -> None:
         if not self.connector.enable_status_monitor:
-            await self._transport.drained()
+            await self._transport.drain()
         elif not await self._keeps_reading():
             return
         self._draining = None

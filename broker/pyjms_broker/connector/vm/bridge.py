@@ -124,12 +124,12 @@ class FarInbox:
         """Whether too much data is in transit or waits at the other end."""
         return len(self._queue) + self._inbox.size > HIGH_WATER
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until the other end has handled most of the data, or has ended. Cancellable."""
 
         async def wait() -> None:
             self._deliver()
-            await self._inbox.drained()
+            await self._inbox.drain()
 
         try:
             await run_on(self._loop, wait)

@@ -93,9 +93,9 @@ class VmTransport(Transport[Command]):
     def congested(self) -> bool:
         return self.peer is not None and self.peer.inbox.congested
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         if self.peer is not None:
-            await self.peer.inbox.drained()
+            await self.peer.inbox.drain()
 
     def pause_reading(self) -> None:
         self.inbox.pause()
