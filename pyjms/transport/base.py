@@ -170,6 +170,11 @@ class Transport(Generic[C]):
         return ""
 
     @property
+    def login(self) -> Any | None:
+        """What the broker has found about a peer that has logged in before it names itself."""
+        return None
+
+    @property
     def notices_silence(self) -> bool:
         """Whether the transport detects a peer that has died without closing the connection."""
         return False
@@ -250,6 +255,10 @@ class TransportFilter(Transport[C]):
     @property
     def protocol(self) -> str:
         return self.next.protocol
+
+    @property
+    def login(self) -> Any | None:
+        return self.next.login
 
     @property
     def notices_silence(self) -> bool:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, MessageAck, MessagePull
+from pyjms.wire.openwire.commands import (
+    ConsumerId,
+    ConsumerInfo,
+    MessageAck,
+    MessageId,
+    MessagePull,
+)
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 
@@ -96,6 +103,18 @@ class Subscription:
     @abstractmethod
     def pull(self, pull: MessagePull) -> None:
         """Dispatch one message to a consumer without prefetch. (activemq-broker Q14)"""
+
+    @abstractmethod
+    def set_credit(self, credit: int) -> None:
+        """Let a consumer without prefetch get so many messages from now on, and no more."""
+
+    def give_back(self, message_ids: Sequence[MessageId], *, has_failed: bool) -> None:
+        """Take dispatched messages back, to dispatch them again before all others.
+
+        With `has_failed` that counts as a delivery. Subscriptions that do not keep their messages
+        do nothing.
+        """
+        return
 
     @abstractmethod
     def request_pulls(self) -> None:

@@ -1,4 +1,4 @@
-"""The bodies of text and bytes messages as the bytes that clients of STOMP and MQTT get."""
+"""The bodies of text and bytes messages as the bytes that clients of other protocols get."""
 
 from __future__ import annotations
 
@@ -41,15 +41,24 @@ class _LatestBody:
 LATEST_BODY: Final = _LatestBody()
 
 
+def expanded(message: ActiveMQMessage) -> bytes:
+    """Return the body as it is encoded, without compression.
+
+    Raises:
+        JMSException: it is damaged, or too large.
+    """
+    content = message.content
+    if not content or not message.compressed:
+        return content or b""
+    limit = max(_INFLATED, _INFLATED_RATIO * len(content))
+    is_sized = message.TYPE == ActiveMQBytesMessage.TYPE
+    return inflate_sized(content, limit) if is_sized else inflate(content, limit)
+
+
 def _content(message: ActiveMQMessage) -> bytes:
     """Return the body; only text and bytes messages have one. (activemq-edges ST6)"""
-    content = message.content
-    if not content:
-        return b""
-    limit = max(_INFLATED, _INFLATED_RATIO * len(content))
     if message.TYPE == ActiveMQBytesMessage.TYPE:
-        return inflate_sized(content, limit) if message.compressed else content
-    if message.TYPE == ActiveMQTextMessage.TYPE:
-        text = decode_text(inflate(content, limit) if message.compressed else content)
-        return (text or "").encode("utf-8", "replace")
+        return expanded(message)
+    if message.TYPE == ActiveMQTextMessage.TYPE and message.content:
+        return (decode_text(expanded(message)) or "").encode("utf-8", "replace")
     return b""

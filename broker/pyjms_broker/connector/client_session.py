@@ -42,7 +42,7 @@ from pyjms.wire.openwire.commands import (
     SessionId,
     ShutdownInfo,
 )
-from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.connector.openwire.command_handlers import serve
 from pyjms_broker.connector.tcp import ProtocolConnector
 
@@ -74,6 +74,7 @@ class Accepted:
     """TCP, TLS or WebSocket."""
     scheme: str
     """Of the client's address in messages."""
+    connector: TransportConnector
     tls: TlsContext | None = None
     """With it, the session begins with a handshake."""
     layered: UnfinishedFrame | None = None
@@ -303,6 +304,6 @@ class ClientConnector(ProtocolConnector):
 
     def serve(self, stream: SocketStream) -> None:
         """Wait in the background until a client has identified itself."""
-        accepted = Accepted(stream, self.client_scheme, self._tls)
+        accepted = Accepted(stream, self.client_scheme, self, self._tls)
         session = self.PROTOCOL.session(accepted, self._options, self.host, self._ids.generate())
         serve(self, session)

@@ -1,12 +1,12 @@
-"""One port for OpenWire, STOMP and MQTT: `auto://host:port?options`, and with TLS: `auto+ssl://`.
+"""One port for OpenWire, STOMP, MQTT and AMQP: `auto://host:port?options`, and with TLS: `auto+ssl://`.
 
 `MultiProtocolConnector` is also the base of the connector for WebSocket. Its options are those of
 all protocols; each protocol gets those that it knows.
 
 The first bytes determine the client's protocol; it has `protocolDetectionTimeOut` (ms, 30000) to
-send them. `auto.protocols=default,stomp` restricts the protocols; `auto.stomp.x` and `auto.mqtt.x`
-are options of one of them.
-(activemq-edges U5; mqtt-connector M4)
+send them. `auto.protocols=default,stomp` restricts the protocols; `auto.stomp.x`, `auto.mqtt.x`
+and `auto.amqp.x` are options of one of them.
+(activemq-edges U5; mqtt-connector M4; amqp-connector A3)
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from pyjms.transport.tls import accept_tls
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.openwire.commands import Command
+from pyjms_broker.connector.amqp.connector import AMQP_PROTOCOL
 from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.client_session import Accepted, ClientOptions, ClientProtocol
 from pyjms_broker.connector.mqtt.connector import LINK_STEALING, MQTT_PROTOCOL
@@ -46,12 +47,13 @@ from pyjms_broker.connector.tcp import ProtocolConnector
 
 OPENWIRE: Final = "openwire"
 _PROTOCOLS: Final[dict[str, ClientProtocol[Any]]] = {
-    each.name: each for each in (STOMP_PROTOCOL, MQTT_PROTOCOL)
+    each.name: each for each in (STOMP_PROTOCOL, MQTT_PROTOCOL, AMQP_PROTOCOL)
 }
 """Those besides OpenWire, by name."""
 STOMP: Final = STOMP_PROTOCOL.name
 MQTT: Final = MQTT_PROTOCOL.name
-_OTHER_PORT: Final = "this port is for OpenWire, STOMP and MQTT"
+AMQP: Final = AMQP_PROTOCOL.name
+_OTHER_PORT: Final = "this port is for OpenWire, STOMP, MQTT and AMQP"
 _MAGIC: Final = b"\x01ActiveMQ"
 """The type of WireFormatInfo and its magic; the size of the command may precede them."""
 _SIZE_LENGTH: Final = 4
@@ -60,7 +62,6 @@ _ENOUGH: Final = 16
 _MQTT: Final = re.compile(rb"\x10[\x80-\xff]{0,3}[\x00-\x7f]\x00[\x04\x06]M")
 """The beginning of a CONNECT: its type, its length, and the name of the protocol."""
 _FOREIGN: Final = (
-    (b"AMQP", "AMQP"),
     (b"GET ", "HTTP"),
     (b"POST ", "HTTP"),
     (b"PUT ", "HTTP"),
@@ -71,7 +72,7 @@ _FOREIGN: Final = (
 )
 _ANSWER_TO_HTTP: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
-    b"This port is for OpenWire, STOMP and MQTT.\n"
+    b"This port is for OpenWire, STOMP, MQTT and AMQP.\n"
 )
 _TIMEOUT: Final = "protocolDetectionTimeOut"
 _ALLOWED: Final = "auto.protocols"
@@ -99,7 +100,7 @@ _NO_OWN: Final[Mapping[str, Mapping[str, str]]] = {}
 
 
 class MultiProtocolConnector(ProtocolConnector):
-    """Listens for clients of OpenWire, STOMP and MQTT, with TLS if the scheme says so."""
+    """Listens for clients of OpenWire, STOMP, MQTT and AMQP, with TLS if the scheme says so."""
 
     schemes = ("tcp", "ssl")
     """The client's scheme without and with TLS."""
@@ -166,7 +167,7 @@ class MultiProtocolConnector(ProtocolConnector):
         """Return the transport for a protocol; `layered` counts frames of the layer below."""
         host, scheme = self.host, self.client_scheme
         if protocol in _PROTOCOLS:
-            accepted = Accepted(stream, scheme, layered=layered)
+            accepted = Accepted(stream, scheme, self, layered=layered)
             make = _PROTOCOLS[protocol].session
             return make(accepted, self._options[protocol], host, self._ids.generate())
         return accepted_transport(
@@ -230,11 +231,14 @@ def protocol_of(data: bytes) -> str | None:
     for first, name in _FOREIGN:
         if data.startswith(first):
             raise RemoteProtocolError(f"The client speaks {name}", hint=_OTHER_PORT)
+    if data.startswith(b"AMQP"):
+        return AMQP
     if _MQTT.match(data) is not None:
         return MQTT
     if len(text) >= _ENOUGH or len(data) > 2 * _ENOUGH:
         raise RemoteProtocolError(
-            f"The client speaks none of OpenWire, STOMP and MQTT; it began with {data[:_ENOUGH]!r}",
+            "The client speaks none of OpenWire, STOMP, MQTT and AMQP; "
+            f"it began with {data[:_ENOUGH]!r}",
             hint=_OTHER_PORT,
         )
     return None

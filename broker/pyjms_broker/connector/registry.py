@@ -20,6 +20,7 @@ _AUTO: Final = "pyjms_broker.connector.multiprotocol:AutoConnector"
 _WEBSOCKET: Final = "pyjms_broker.connector.websocket:WebSocketConnector"
 _STOMP: Final = "pyjms_broker.connector.stomp.connector:StompConnector"
 _MQTT: Final = "pyjms_broker.connector.mqtt.connector:MqttConnector"
+_AMQP: Final = "pyjms_broker.connector.amqp.connector:AmqpConnector"
 _BUILT_IN: Final[dict[str, str]] = {
     "tcp": _OPENWIRE,
     "nio": _OPENWIRE,
@@ -40,6 +41,10 @@ _BUILT_IN: Final[dict[str, str]] = {
     "mqtt+nio": _MQTT,
     "mqtt+ssl": _MQTT,
     "mqtt+nio+ssl": _MQTT,
+    "amqp": _AMQP,
+    "amqp+nio": _AMQP,
+    "amqp+ssl": _AMQP,
+    "amqp+nio+ssl": _AMQP,
 }
 """Scheme to factory, written as in an entry point and imported for the scheme's first connector."""
 BUILT_IN_SCHEMES: Final = frozenset(_BUILT_IN)

@@ -1,10 +1,11 @@
-"""OpenWire, STOMP and MQTT over WebSocket: `ws://host:port?options`, and with TLS: `wss://`.
+"""OpenWire, STOMP, MQTT and AMQP over WebSocket: `ws://host:port?options`, and with TLS: `wss://`.
 
-The subprotocol determines the client's protocol: `openwire`, `mqtt` and `mqttv3.1`, or `v12.stomp`,
-`v11.stomp`, `v10.stomp` and `stomp`, as in ActiveMQ. STOMP frames are sent as text messages if they
-are UTF-8, and received as text or binary messages. The option `websocket.allowedOrigins` lists the
-origins (`https://shop.example.com,...` or `*`) of pages from which browsers may connect, besides
-the broker's own host; for a broker without users, that is `localhost` or a loopback address.
+The subprotocol determines the client's protocol: `openwire`, `mqtt` and `mqttv3.1`, `amqp`, or
+`v12.stomp`, `v11.stomp`, `v10.stomp` and `stomp`, as in ActiveMQ. STOMP frames are sent as text
+messages if they are UTF-8, and received as text or binary messages. The option
+`websocket.allowedOrigins` lists the origins (`https://shop.example.com,...` or `*`) of pages from
+which browsers may connect, besides the broker's own host; for a broker without users, that is
+`localhost` or a loopback address.
 `websocket.maxTextMessageSize` and `websocket.maxBinaryMessageSize` limit received messages, which
 clients such as stompjs do not cut.
 """
@@ -31,11 +32,12 @@ from pyjms.transport.websocket import (
 from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.openwire.commands import Command
 from pyjms_broker.connector.base import BrokerHost
-from pyjms_broker.connector.multiprotocol import MQTT, OPENWIRE, STOMP, MultiProtocolConnector
+from pyjms_broker.connector.multiprotocol import AMQP, MQTT, OPENWIRE, STOMP, MultiProtocolConnector
 
 _PROTOCOLS: Final = {
     **dict.fromkeys(STOMP_SUBPROTOCOLS, STOMP),
     **dict.fromkeys(("mqtt", "mqttv3.1"), MQTT),
+    "amqp": AMQP,
 }
 """Protocols by subprotocol; any other one is OpenWire's."""
 _PREFIX: Final = "websocket."

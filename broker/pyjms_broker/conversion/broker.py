@@ -322,6 +322,10 @@ def _is_local(uri: str) -> bool:
     return host in ("", "localhost", "::1") or host.startswith("127.")
 
 
+_TRANSFORMER: Final = "jms"
+"""What users expect of an AMQP connector, instead of ActiveMQ's default."""
+
+
 def _supported_uri(draft: Draft, element: Element, *, has_ssl: bool) -> str | None:
     """Return the URI without unsupported options; None if the connector itself is unsupported."""
     text = element.take("uri") or ""
@@ -343,6 +347,8 @@ def _supported_uri(draft: Draft, element: Element, *, has_ssl: bool) -> str | No
             )
         else:
             kept[name] = value
+    if uri.scheme.startswith("amqp") and not any(name.endswith("transformer") for name in kept):
+        kept["transport.transformer"] = _TRANSFORMER
     if kept == dict(uri.options):
         return text
     return replace(uri, options=kept).with_secrets()

@@ -500,6 +500,12 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.dispatched.clear()
         self._pending.requeue(returned)
 
+    def requeue(self, references: list[MessageReference], has_failed: bool) -> None:
+        if has_failed:
+            for reference in references:
+                self._redeliveries[reference.message_id] = self._redelivery_counter(reference) + 1
+        self._pending.requeue(references)
+
     def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
         returned = []
         for reference in rolled_back:

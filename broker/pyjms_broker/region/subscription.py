@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, cast
@@ -36,6 +36,7 @@ from pyjms.wire.openwire.commands import (
     ConsumerInfo,
     MessageAck,
     MessageDispatch,
+    MessageId,
     MessagePull,
     Throwable,
     XATransactionId,
@@ -452,6 +453,11 @@ class AbstractSubscription(Subscription):
                 self._pull_timeout, pull.timeout / 1000, name=f"pull of {self.consumer_id}"
             )
 
+    def set_credit(self, credit: int) -> None:
+        self._pulls = credit
+        if credit:
+            self.window_freed()
+
     async def _pull_timeout(self, seconds: float) -> None:
         await _clock.sleep(seconds)
         self._pull_timer = None
@@ -474,7 +480,7 @@ class AbstractSubscription(Subscription):
         self.dispatched_count += 1
         pulls, timer = self._pulls, self._pull_timer
         if self.prefetch_size == 0:
-            self._pulls, self._pull_timer = 0, None
+            self._pulls, self._pull_timer = max(0, pulls - 1), None
         if self.redelivery_marking is not None:
             self.redelivery_marking.put(reference, redelivery_counter)
         elif (connection := self.context.connection) is not None:
@@ -576,6 +582,10 @@ class PrefetchSubscription(AbstractSubscription):
         """Undo `settle`, which the store could not record; the message is redelivered."""
 
     @abstractmethod
+    def requeue(self, references: list[MessageReference], has_failed: bool) -> None:
+        """Return messages that are no longer in the window, to be dispatched before all others."""
+
+    @abstractmethod
     def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
         """Return the messages of consumers that left, unless a transaction keeps them.
 
@@ -640,6 +650,24 @@ class PrefetchSubscription(AbstractSubscription):
         dispatched[identity if by_id else reference] = reference
         self.enqueue_count += 1
         self.transmit(reference, redelivery_counter)
+
+    def give_back(self, message_ids: Sequence[MessageId], *, has_failed: bool) -> None:
+        returned = []
+        for message_id in message_ids:
+            reference = self._dispatched_as(message_id)
+            if reference is not None and reference not in self._transacted:
+                self.undispatch(reference)
+                returned.append(reference)
+        self.requeue(returned, has_failed)
+        self.window_freed()
+
+    def _dispatched_as(self, message_id: MessageId) -> MessageReference | None:
+        identity = message_id.identity
+        found = self.dispatched.get(identity) if self._by_id else None
+        if found is None:
+            each = self.dispatched.values()
+            found = next((r for r in each if r.message_id.identity == identity), None)
+        return found
 
     def undispatch(self, reference: MessageReference) -> bool:
         """Remove a message from the window; return whether it was there."""
@@ -1050,6 +1078,14 @@ class QueueSubscription(PrefetchSubscription):
         super().remove_transacted(references)
         for reference in references:
             reference.acked = False
+
+    def requeue(self, references: list[MessageReference], has_failed: bool) -> None:
+        by_queue: dict[Queue, list[MessageReference]] = {}
+        for reference in references:
+            reference.redelivery_counter += has_failed
+            by_queue.setdefault(cast("Queue", reference.destination), []).append(reference)
+        for queue, returned in by_queue.items():
+            queue.requeue(returned)
 
     def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
         """Return the messages of queues that it left, once no local transaction is open.

@@ -91,6 +91,8 @@ TLS_SCHEMES = frozenset(
         "stomp+nio+ssl",
         "mqtt+ssl",
         "mqtt+nio+ssl",
+        "amqp+ssl",
+        "amqp+nio+ssl",
     }
 )
 PROTOCOLS = ("TLSv1.2", "TLSv1.3")

@@ -71,7 +71,7 @@ def test_the_plugin_of_the_recipe(tmp_path: Path) -> None:
         ("plugins:\n  - size_limit", "broker.yaml:2: plugins[0].maximum: the key is missing"),
         ("plugins:\n  size_limit:\n    maximum: 0", "broker.yaml:3: plugins[0].maximum: Input should be greater than or equal to 1"),
         ("plugins:\n  size_limit:", "broker.yaml:2: plugins[0].maximum: the key is missing"),
-        ("connectors:\n  - uri: amqp://localhost:1", "broker.yaml:2: connectors[0].uri: there is no connector for amqp://"),
+        ("connectors:\n  - uri: xmpp://localhost:1", "broker.yaml:2: connectors[0].uri: there is no connector for xmpp://"),
     ],
 )  # fmt: skip
 def test_errors_in_the_settings_of_a_plugin(tmp_path: Path, text: str, expected: str) -> None:

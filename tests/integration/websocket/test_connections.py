@@ -215,7 +215,7 @@ async def test_messages_that_arrive_in_part_count_as_unfinished_frames(ws_broker
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.parametrize("asked", [None, ["mqtts", "amqp"]])
+@pytest.mark.parametrize("asked", [None, ["mqtts", "amqps"]])
 async def test_another_subprotocol_is_refused(
     ws_broker: Start, asked: list[Subprotocol] | None
 ) -> None:

@@ -66,6 +66,7 @@ SERVER_FOLDERS: Final = (
     "tests/integration/management",
     "tests/integration/network",
     "tests/integration/postgresql",
+    "tests/integration/amqp",
     "tests/integration/mqtt",
     "tests/integration/stomp",
     "tests/integration/xa",

@@ -176,7 +176,7 @@ async def test_options_of_the_uri(host: Host) -> None:
     [
         ("tcp://localhost", "names no port"),
         ("tcp://:0?foo=1", "Invalid bind parameters"),
-        ("amqp://:0", r"Transport scheme NOT recognized: \[amqp\]"),
+        ("xmpp://:0", r"Transport scheme NOT recognized: \[xmpp\]"),
     ],
 )
 def test_connectors_that_cannot_be(host: Host, uri: str, text: str) -> None:

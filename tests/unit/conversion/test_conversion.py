@@ -325,11 +325,34 @@ def test_a_database_without_a_store_here_is_named(convert: Callable[..., Convers
     assert lost(conversion) == [(5, "<bean>")]
 
 
+@pytest.mark.fact("amqp-connector A4", "amqp-connector A8")
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        (
+            "amqp://127.0.0.1:0?maximumConnections=9&amp;wireFormat.maxFrameSize=1048576",
+            "amqp://127.0.0.1:0?maximumConnections=9&wireFormat.maxFrameSize=1048576&transport.transformer=jms",
+        ),
+        ("amqp+nio://127.0.0.1:0", "amqp+nio://127.0.0.1:0?transport.transformer=jms"),
+        ("amqp://127.0.0.1:0?wireFormat.transformer=raw",) * 2,
+        ("amqp://127.0.0.1:0?transport.wireFormat.transformer=native",) * 2,
+        ("mqtt://127.0.0.1:0",) * 2,
+    ],
+)
+def test_amqp_connectors_get_the_transformer_that_users_expect(
+    convert: Callable[..., Conversion], uri: str, expected: str
+) -> None:
+    connector = f'<transportConnectors><transportConnector uri="{uri}"/></transportConnectors>'
+    conversion = convert(connector)
+    assert values(conversion)["connectors"][0]["uri"] == expected
+    assert lost(conversion) == []
+
+
 def test_connectors_keep_what_is_supported(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<transportConnectors>
 <transportConnector name="openwire" uri="tcp://127.0.0.1:0?maximumConnections=10&amp;wireFormat.maxFrameSize=1000000&amp;nonsense=1"/>
-<transportConnector name="amqp" uri="amqp://127.0.0.1:5672"/>
+<transportConnector name="xmpp" uri="xmpp://127.0.0.1:5222"/>
 <transportConnector name="ssl" uri="ssl://127.0.0.1:0"/>
 <transportConnector uri="stomp://localhost:0" allowLinkStealing="true" updateClusterClients="true"
   updateClusterFilter="east-.*" auditNetworkProducers="true" discoveryUri="multicast://default"/>
@@ -344,7 +367,7 @@ def test_connectors_keep_what_is_supported(convert: Callable[..., Conversion]) -
     ]
     reasons = [str(each) for each in conversion.unsupported]
     assert "nonsense" in reasons[0]
-    assert "[amqp]" in reasons[1]
+    assert "[xmpp]" in reasons[1]
     assert "needs a certificate" in reasons[2]
     assert "allow_anonymous_remote" in reasons[3]
     connectors = values(conversion)["connectors"]

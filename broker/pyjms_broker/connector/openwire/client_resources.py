@@ -225,6 +225,7 @@ class ClientResources:
         context = ConnectionContext(self._owner)
         context.introduce(info)
         context.certificate = self._owner.peer_certificate
+        context.security = self._owner.login
         context.connector_name = self._connector.name
         context.connector_url = self._connector.connect_uri
         steals = self._connector.allow_link_stealing or self._owner.steals_links

@@ -87,7 +87,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.completion import completion_of as checked
-from pyjms_broker.api.context import ProducerExchange
+from pyjms_broker.api.context import ProducerExchange, SecurityContext
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.connector.openwire.throwables import (
@@ -215,6 +215,11 @@ class BrokerConnection:
     def peer_certificate(self) -> Mapping[str, Any] | None:
         """The client's TLS certificate, if it was verified."""
         return self._transport.peer_certificate
+
+    @property
+    def login(self) -> SecurityContext | None:
+        """The client, if its protocol has authenticated it before its ConnectionInfo."""
+        return self._transport.login
 
     @property
     def max_frame_size(self) -> int | None:

@@ -1,0 +1,416 @@
+"""Links by which a client receives: consumers, browsers, and durable subscriptions.
+
+The consumer has no prefetch: the link's credit is the number of messages that the broker may
+dispatch. They are written at once; a delivery remains until the client has settled it:
+
+    outcome                        effect
+    accepted                       acknowledged
+    rejected                       dead letter
+    released                       returned to the queue, before all others
+    modified, delivery-failed      the same, counted as a delivery
+    modified, undeliverable-here   dead letter
+    none, settled                  as released
+
+A topic without durable subscription keeps no messages: what is returned waits in the link. With a
+link whose deliveries are sent settled, the broker acknowledges what it has written.
+(amqp-connector A80 to A107)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination
+from pyjms.runtime.event_loop import BackgroundTask, spawn
+from pyjms.runtime.logging import get_logger
+from pyjms.wire.amqp.performatives import (
+    ACCEPTED,
+    Accepted,
+    Error,
+    Modified,
+    Received,
+    Rejected,
+    Source,
+    TransactionalState,
+)
+from pyjms.wire.amqp.session import Delivery, Link, Sender
+from pyjms.wire.openwire.commands import (
+    AckType,
+    ConsumerId,
+    ConsumerInfo,
+    MessageAck,
+    MessageDispatch,
+    MessageId,
+    RemoveInfo,
+    RemoveSubscriptionInfo,
+    Throwable,
+    TransactionId,
+)
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.connector.amqp.nodes import (
+    INTERNAL_ERROR,
+    INVALID_FIELD,
+    LINK_CONDITIONS,
+    NOT_FOUND,
+    UNKNOWN_TRANSACTION,
+    NodeRefused,
+    apply_options,
+    destination_at,
+    dynamic_kind,
+    error_of,
+    filters_of,
+    filters_of_subscription,
+    show_dynamic,
+)
+from pyjms_broker.connector.amqp.outgoing import to_payload
+from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
+
+if TYPE_CHECKING:
+    from pyjms_broker.connector.amqp.session import AmqpSession
+    from pyjms_broker.connector.amqp.transactions import Transaction
+
+logger = get_logger(__name__)
+
+_COPY: Final = "copy"
+_UNSETTLED_STATE: Final = 2
+_CAUSE: Final = Throwable("javax.jms.JMSException", "An AMQP client has rejected it", (), None)
+
+
+def attach_consumer(session: AmqpSession, link: Sender) -> None:
+    """Add a consumer for a link, or refuse the link."""
+    source = link.peer.source
+    try:
+        if source is None:
+            _resume(session, link)
+        elif source.dynamic:
+            session.create_temporary(
+                dynamic_kind(source),
+                lambda made: _add_dynamic(session, link, source, made),
+                partial(_refuse, link),
+            )
+        elif not source.address:
+            raise NodeRefused(INVALID_FIELD, "source address not set")
+        else:
+            destination = destination_at(source.address, INVALID_FIELD)
+            _add(session, link, source, destination)
+    except NodeRefused as refusal:
+        link.refuse(refusal.error)
+
+
+def _refuse(link: Sender, failure: Throwable | None) -> None:
+    error = error_of(failure, LINK_CONDITIONS, INTERNAL_ERROR)
+    selector = None if link.peer.source is None else filters_of(link.peer.source).selector
+    if error.condition == INVALID_FIELD and selector is not None:
+        error.description = selector  # as in ActiveMQ (amqp-connector A80)
+    link.refuse(error)
+
+
+def _add_dynamic(session: AmqpSession, link: Sender, source: Source, made: Destination) -> None:
+    show_dynamic(source, made)
+    _add(session, link, source, made, dynamic=made)
+
+
+def _add(
+    session: AmqpSession,
+    link: Sender,
+    source: Source,
+    destination: Destination,
+    *,
+    dynamic: Destination | None = None,
+) -> None:
+    filters = filters_of(source)
+    source.filter = filters.in_force
+    info = _consumer(session, link, destination)
+    apply_options(destination, info)
+    info.selector = filters.selector
+    info.no_local = filters.no_local
+    info.browser = destination.is_queue and source.distribution_mode == _COPY
+    if destination.is_topic and source.durable:
+        info.subscription_name = link.name
+    _add_consumer(session, link, info, source, dynamic)
+
+
+def _consumer(session: AmqpSession, link: Sender, destination: Destination) -> ConsumerInfo:
+    session_id, number = link.session.context.value, next(session.numbers)
+    consumer_id = ConsumerId(str(session.connection_id), session_id, number)
+    return ConsumerInfo(consumer_id, destination=destination, dispatch_async=True)
+
+
+def _resume(session: AmqpSession, link: Sender) -> None:
+    """Consume from the durable subscription of the link's name. (amqp-connector A103, A104)"""
+    known = session.host.region_broker.subscriptions.of_client(session.client_id)
+    found = next((each for each in known if each.key.subscription_name == link.name), None)
+    if found is None:
+        raise NodeRefused(NOT_FOUND, f"Unknown subscription link: {link.name}")
+    info = _consumer(session, link, found.requested)
+    info.subscription_name = link.name
+    info.selector, info.no_local = found.info.selector, found.info.no_local
+    source = Source(
+        found.requested.qualified_name,
+        durable=_UNSETTLED_STATE,
+        expiry_policy="never",
+        distribution_mode=_COPY,
+        filter=filters_of_subscription(info.selector, info.no_local),
+    )
+    _add_consumer(session, link, info, source, None)
+
+
+def _add_consumer(
+    session: AmqpSession,
+    link: Sender,
+    info: ConsumerInfo,
+    source: Source,
+    dynamic: Destination | None,
+) -> None:
+    consumer = ConsumerLink(session, link, info, dynamic)
+    session.consumers[consumer.consumer_id] = consumer
+
+    def on_refusal(failure: Throwable | None) -> None:
+        consumer.forget()
+        _refuse(link, failure)
+
+    session.request(info, partial(link.accept, consumer, source=source), on_refusal)
+
+
+class Sent:
+    """A message in a delivery that the client has not settled."""
+
+    __slots__ = ("destination", "dispatch", "message_id", "transaction")
+
+    def __init__(self, dispatch: MessageDispatch, message_id: MessageId, is_kept: bool) -> None:
+        self.destination = dispatch.destination
+        self.message_id = message_id
+        self.dispatch = dispatch if is_kept else None
+        """Kept where the broker cannot dispatch it again."""
+        self.transaction: Transaction | None = None
+        """The open one in which the client has told an outcome."""
+
+
+class ConsumerLink:
+    """A link by which a client receives.
+
+    Args:
+        session: the client.
+        link: the engine's link.
+        info: the consumer.
+        dynamic: its destination, if that was created for this link.
+    """
+
+    def __init__(
+        self, session: AmqpSession, link: Sender, info: ConsumerInfo, dynamic: Destination | None
+    ) -> None:
+        assert info.consumer_id is not None
+        self._session = session
+        self._link = link
+        self._info = info
+        self.dynamic = dynamic
+        self.consumer_id: ConsumerId = info.consumer_id
+        destination = info.destination
+        self._is_topic = (
+            destination is not None and destination.is_topic and info.subscription_name is None
+        )
+        self._waiting: deque[MessageDispatch] = deque()
+        """Messages for which there is no credit, such as those that were returned to a topic."""
+        self._unsent: list[MessageAck] = []
+        self._draining: BackgroundTask | None = None
+        link.context = self
+
+    @property
+    def _subscription(self) -> Subscription | None:
+        return self._session.host.region_broker.subscriptions.get(self.consumer_id)
+
+    def forget(self) -> None:
+        """Deliver nothing more."""
+        self._session.consumers.pop(self.consumer_id, None)
+        self._waiting.clear()
+        if self._draining is not None:
+            self._draining.cancel()
+
+    # from the broker
+    def dispatch(self, dispatch: MessageDispatch) -> None:
+        """Deliver a message; without one, a browser has ended, or a message was set aside."""
+        if dispatch.message is None:
+            if not self._info.browser:
+                self._session.call_next(self._offer_credit)
+        elif self._waiting or self._link.credit <= 0:
+            self._waiting.append(dispatch)
+        else:
+            self._deliver(dispatch)
+
+    def _deliver(self, dispatch: MessageDispatch) -> None:
+        message = dispatch.message
+        assert message is not None
+        assert message.message_id is not None
+        try:
+            payload, message_format = to_payload(dispatch, message)
+        except JMSException as error:
+            logger.warning("%s cannot be sent to an AMQP client: %s", message.message_id, error)
+            self._session.call_next(partial(self._dead_letter, dispatch, message.message_id))
+            return
+        is_settled = self._link.is_settled_mode
+        sent = None if is_settled else Sent(dispatch, message.message_id, self._is_topic)
+        self._link.send(payload, settled=is_settled, message_format=message_format, context=sent)
+        if is_settled:
+            self._acknowledge_later(dispatch, message.message_id)
+
+    def _dead_letter(self, dispatch: MessageDispatch, message_id: MessageId) -> None:
+        ack = self._ack(dispatch.destination, message_id, AckType.POISON)
+        ack.poison_cause = _CAUSE
+        self._session.send(ack)
+        self._offer_credit()
+
+    def _acknowledge_later(self, dispatch: MessageDispatch, message_id: MessageId) -> None:
+        last = self._unsent[-1] if self._unsent else None
+        if last is None or not self._is_topic or last.destination != dispatch.destination:
+            self._unsent.append(self._ack(dispatch.destination, message_id))
+        else:
+            last.last_message_id = message_id
+            last.message_count += 1
+        self._session.acknowledge_later(self)
+
+    def take_unsent(self) -> list[MessageAck]:
+        """Return and clear the acknowledgements of deliveries that were sent settled."""
+        acks, self._unsent = self._unsent, []
+        return acks
+
+    def on_closed_by_broker(self) -> None:
+        """Close the link, as the broker has closed the consumer. (amqp-connector A65)"""
+        self._remove()
+        self._link.detach(error=Error(INTERNAL_ERROR, "Receiver forcably closed"))
+
+    # credit (events of the engine)
+    def on_credit(self, link: Sender) -> None:
+        """Let the broker dispatch so many messages. (amqp-connector A84, A86)"""
+        self._offer_credit()
+        if link.drain:
+            self._finish_drain()
+
+    def _offer_credit(self) -> None:
+        link = self._link
+        while self._waiting and link.credit > 0:
+            self._deliver(self._waiting.popleft())
+        subscription = self._subscription
+        if subscription is not None and link.is_attached:
+            subscription.set_credit(0 if self._waiting else link.credit)
+
+    def _finish_drain(self) -> None:
+        """Use up the credit, once the broker has dispatched what it has."""
+        link, session = self._link, self._session
+        if link.credit > 0 and session.congested:
+            if self._draining is None or self._draining.done:
+                name = f"broker {session.remote_address} drains a link"
+                self._draining = spawn(self._drain_later, name=name)
+            return
+        subscription = self._subscription
+        if subscription is not None:
+            subscription.set_credit(0)
+        link.finish_drain()
+
+    async def _drain_later(self) -> None:
+        await self._session.drain()
+        self._draining = None
+        if self._link.is_attached and self._link.drain:
+            self._session.guarded(partial(self.on_credit, self._link))
+
+    # outcomes (events of the engine)
+    def on_disposition(self, delivery: Delivery) -> None:
+        """Apply the outcome of a delivery. (amqp-connector A91 to A96, A113, A114)"""
+        state = delivery.state
+        if isinstance(state, TransactionalState):
+            self._apply_in_transaction(delivery, state)
+        elif isinstance(state, Accepted):
+            sent = cast("Sent", delivery.context)
+            ack = self._ack(sent.destination, sent.message_id)
+            if delivery.settled:
+                self._session.send(ack)
+            else:
+                self._session.request(ack, partial(delivery.settle, ACCEPTED), self._on_refused_ack)
+        elif delivery.settled or not isinstance(state, Received | None):
+            self.apply(delivery, state)
+            if not delivery.settled:
+                delivery.settle(state)
+
+    def _apply_in_transaction(self, delivery: Delivery, state: TransactionalState) -> None:
+        transaction = self._session.transactions.get(state.txn_id)
+        if transaction is None:
+            # a deviation: ActiveMQ ends the connection (amqp-connector A117)
+            self._remove()
+            self._link.detach(error=Error(UNKNOWN_TRANSACTION, "There is no such transaction"))
+            return
+        sent, outcome = cast("Sent", delivery.context), state.outcome
+        if sent.transaction is transaction:
+            return  # the client settles what it has told before
+        sent.transaction = transaction
+        transaction.outcomes.append((self, delivery, outcome))
+        if isinstance(outcome, Accepted):
+            ack = self._ack(sent.destination, sent.message_id, transaction=transaction.xid)
+            self._session.request(ack, failed=self._on_refused_ack)
+        if not delivery.settled:
+            delivery.update(state)
+
+    def apply(self, delivery: Delivery, outcome: object) -> None:
+        """Apply an outcome other than accepted."""
+        sent = cast("Sent", delivery.context)
+        modified = outcome if isinstance(outcome, Modified) else None
+        if isinstance(outcome, Rejected) or (modified and modified.undeliverable_here):
+            ack = self._ack(sent.destination, sent.message_id, AckType.POISON)
+            self._session.request(ack, failed=self._on_refused_ack)
+        else:
+            has_failed = modified is not None and bool(modified.delivery_failed)
+            self.give_back([delivery], has_failed=has_failed)
+
+    def give_back(self, deliveries: Sequence[Delivery], *, has_failed: bool) -> None:
+        """Return messages to the broker, which dispatches them again."""
+        returned = [cast("Sent", delivery.context) for delivery in deliveries]
+        if not self._is_topic:
+            subscription = self._subscription
+            if subscription is not None:
+                ids = [sent.message_id for sent in returned]
+                subscription.give_back(ids, has_failed=has_failed)
+            return
+        for sent in reversed(returned):
+            if sent.dispatch is not None:
+                sent.dispatch.redelivery_counter += has_failed
+                self._waiting.appendleft(sent.dispatch)
+        self._session.call_next(partial(self._session.guarded, self._offer_credit))
+
+    def _ack(
+        self,
+        destination: Destination | None,
+        message_id: MessageId,
+        kind: int = AckType.STANDARD,
+        transaction: TransactionId | None = None,
+    ) -> MessageAck:
+        return MessageAck(
+            destination, transaction, self.consumer_id, kind, message_id, message_id, 1
+        )
+
+    def _on_refused_ack(self, failure: Throwable | None) -> None:
+        """Close the link, as the broker has refused an acknowledgement. (amqp-connector A98)"""
+        logger.warning(
+            "%s: an acknowledgement is refused: %s", self._session, failure and failure.message
+        )
+        if self._link.is_attached:
+            self._remove()
+            self._link.detach()
+
+    # the end
+    def on_detach(self, link: Link, closed: bool, error: Error | None) -> None:
+        """Remove the consumer; `closed`: and its durable subscription. (amqp-connector A102)"""
+        session, name = self._session, self._info.subscription_name
+        self._remove()
+        if closed and name is not None:
+            session.request(RemoveSubscriptionInfo(session.connection_id, name, session.client_id))
+        link.detach(closed)
+
+    def _remove(self) -> None:
+        session = self._session
+        session.send_unsent_acks()
+        self.forget()
+        session.request(RemoveInfo(self.consumer_id, LAST_DELIVERED_UNSET))
+        if self.dynamic is not None:
+            session.remove_temporary(self.dynamic)

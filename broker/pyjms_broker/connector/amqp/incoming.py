@@ -1,0 +1,430 @@
+"""Conversion of AMQP messages to those of the broker.
+
+By the option `transport.transformer`, a message has
+
+    transformer    body                                              headers and properties
+    raw            the encoded message, in a bytes message           none
+    native         the same                                          of the message
+    jms            of the kind that the sections and the             of the message
+                   content type tell
+
+A message that one transformer cannot convert is left to the next above it. What JMS has no place
+for is in properties JMS_AMQP_*, so that AMQP clients get it back.
+(amqp-connector A120 to A142)
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pyjms.errors import JMSException, MessageFormatException
+from pyjms.jms.destination import (
+    parse_destination,
+)
+from pyjms.jms.scheduled import (
+    AMQ_SCHEDULED_CRON,
+    AMQ_SCHEDULED_DELAY,
+    AMQ_SCHEDULED_PERIOD,
+    AMQ_SCHEDULED_REPEAT,
+)
+from pyjms.jms.types import Byte, Float, Long, Short
+from pyjms.runtime import clock as _clock
+from pyjms.wire.amqp.message import (
+    DATA,
+    NO_BODY,
+    SEQUENCE,
+    VALUE,
+    Message,
+    decode_message,
+)
+from pyjms.wire.amqp.performatives import Properties
+from pyjms.wire.amqp.values import (
+    Array,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
+from pyjms.wire.openwire.commands import (
+    ActiveMQBytesMessage,
+    ActiveMQMapMessage,
+    ActiveMQMessage,
+    ActiveMQObjectMessage,
+    ActiveMQStreamMessage,
+    ActiveMQTextMessage,
+)
+from pyjms.wire.openwire.primitives import (
+    encode_map,
+    encode_text,
+    encode_values,
+)
+
+PREFIX: Final = "JMS_AMQP_"
+NATIVE_PROPERTY: Final = f"{PREFIX}NATIVE"
+FORMAT: Final = f"{PREFIX}MESSAGE_FORMAT"
+HEADER: Final = f"{PREFIX}HEADER"
+PROPERTIES: Final = f"{PREFIX}PROPERTIES"
+FIRST_ACQUIRER: Final = f"{PREFIX}FirstAcquirer"
+REPLY_TO_GROUP: Final = f"{PREFIX}ReplyToGroupID"
+CONTENT_TYPE: Final = f"{PREFIX}ContentType"
+CONTENT_ENCODING: Final = f"{PREFIX}ContentEncoding"
+ENCODING: Final = f"{PREFIX}ORIGINAL_ENCODING"
+MESSAGE_ANNOTATION: Final = f"{PREFIX}MA_"
+DELIVERY_ANNOTATION: Final = f"{PREFIX}DA_"
+FOOTER: Final = f"{PREFIX}FT_"
+
+WAS_NONE, WAS_DATA, WAS_SEQUENCE, WAS_NULL, WAS_STRING, WAS_BINARY, WAS_MAP, WAS_LIST = (
+    Short(number) for number in range(1, 9)
+)
+"""The section of the body, in the property `ENCODING`. (amqp-connector A138)"""
+
+RAW: Final = "raw"
+NATIVE: Final = "native"
+JMS: Final = "jms"
+
+DEFAULT_PRIORITY: Final = 4
+_HIGHEST_PRIORITY: Final = 9
+_HIGHEST_INT: Final = 2**31 - 1
+OBJECT: Final = "application/x-java-serialized-object"
+_OCTETS: Final = "application/octet-stream"
+
+
+class Incoming(NamedTuple):
+    """A message from a client, without destination and producer."""
+
+    message: ActiveMQMessage
+    to: str | None = None
+    """The address in the message."""
+    text_id: str | None = None
+    """The client's message id."""
+
+
+# ids
+STRING_ID, UUID_ID, ULONG_ID, BINARY_ID = ID_PREFIXES = (
+    "AMQP_STRING:",
+    "AMQP_UUID:",
+    "AMQP_ULONG:",
+    "AMQP_BINARY:",
+)
+
+
+def id_text(value: object) -> str | None:
+    """Return a message or correlation id as JMS has it. (amqp-connector A137)"""
+    if value is None:
+        return None
+    if isinstance(value, uuid.UUID):
+        return f"{UUID_ID}{value}"
+    if isinstance(value, bytes):
+        return f"{BINARY_ID}{value.hex().upper()}"
+    if isinstance(value, int):
+        return f"{ULONG_ID}{int(value)}"
+    text = str(value)
+    return f"{STRING_ID}{text}" if text.startswith(ID_PREFIXES) else text
+
+
+# values of properties, maps and streams
+def _smallest(*kinds: tuple[type, int]) -> Callable[[int], object]:
+    def convert(number: int) -> object:
+        return next(kind(number) for kind, bits in kinds if number < 1 << (bits - 1))
+
+    return convert
+
+
+def _wrapped(number: int) -> Long:
+    return Long(number - (1 << 64) if number >= 1 << 63 else number)
+
+
+def _nested(value: object) -> object:
+    convert = _VALUES.get(type(value))
+    if convert is not None:
+        return convert(value)
+    if isinstance(value, Described | uuid.UUID | Timestamp):
+        raise MessageFormatException(f"JMS has no {type(value).__name__}")
+    return value
+
+
+def _map(values: Mapping[Any, Any]) -> dict[str, object]:
+    if not all(isinstance(key, str) for key in values):
+        raise MessageFormatException("The keys of a map must be strings")
+    return {str(key): _nested(value) for key, value in values.items()}
+
+
+_VALUES: Final[dict[type, Callable[[Any], object]]] = {
+    UByte: _smallest((Byte, 8), (Short, 16)),
+    UShort: _smallest((Short, 16), (int, 32)),
+    UInt: _smallest((int, 32), (Long, 64)),
+    ULong: _wrapped,
+    Decimal32: lambda number: Float(float(number.to_decimal())),
+    Decimal64: lambda number: float(number.to_decimal()),
+    Decimal128: lambda number: float(number.to_decimal()),
+    Symbol: str,
+    list: lambda values: [_nested(value) for value in values],
+    Array: lambda values: [_nested(value) for value in values],
+    dict: _map,
+}
+"""Conversions by type; values of other types are the same in JMS. (amqp-connector A131)"""
+
+
+_PRINTABLE: Final = re.compile(rb"[^\x20-\x5b\x5d-\x7e]")
+
+
+def _escaped(data: bytes) -> str:
+    return _PRINTABLE.sub(lambda match: b"\\x%02x" % match[0][0], data).decode("ascii")
+
+
+_PROPERTY_VALUES: Final[dict[type, Callable[[Any], object]]] = {
+    **_VALUES,
+    bytes: _escaped,
+    uuid.UUID: str,
+    Timestamp: Long,
+}
+"""For properties, which can be neither bytes nor uuids. (amqp-connector A132, A133)"""
+
+
+def _property(value: object) -> object:
+    convert = _PROPERTY_VALUES.get(type(value))
+    return _nested(value) if convert is None else convert(value)
+
+
+# from a client
+def to_message(payload: bytes, message_format: int, transformer: str) -> Incoming:
+    """Return the message that a client has sent; it never fails. (amqp-connector A120)"""
+    now = _clock.time_ms()
+    for convert, with_body in _CONVERSIONS[transformer]:
+        try:
+            found = decode_message(payload, body=with_body)
+            return convert(payload, message_format, found, now)
+        except (JMSException, OverflowError, ValueError):
+            continue
+    return _raw(payload, message_format, now)
+
+
+def _kept(message_format: int) -> dict[str, object]:
+    properties: dict[str, object] = {}
+    if message_format:
+        properties[FORMAT] = Long(message_format)
+    return properties
+
+
+def _raw(payload: bytes, message_format: int, now: int) -> Incoming:
+    properties = {NATIVE_PROPERTY: True, **_kept(message_format)}
+    message = ActiveMQBytesMessage(content=payload, persistent=True, priority=DEFAULT_PRIORITY)
+    message.timestamp = now
+    message.marshalled_properties = encode_map(properties)
+    return Incoming(message, address_of(payload))
+
+
+def address_of(payload: bytes) -> str | None:
+    """Return the address in an encoded message, if it can be read."""
+    try:
+        properties = decode_message(payload, body=False).properties
+    except JMSException:
+        return None
+    return None if properties is None else properties.to
+
+
+def _native(payload: bytes, message_format: int, found: Message, now: int) -> Incoming:
+    message = ActiveMQBytesMessage(content=payload, timestamp=now)
+    return _with_headers(message, found, {NATIVE_PROPERTY: True, **_kept(message_format)}, now)
+
+
+def _jms(_payload: bytes, message_format: int, found: Message, now: int) -> Incoming:
+    kind = None if found.properties is None else found.properties.content_type
+    message, encoding = _BODIES[found.body_kind](found.body, str(kind) if kind else None)
+    return _with_headers(message, found, {**_kept(message_format), ENCODING: encoding}, now)
+
+
+_Conversion: TypeAlias = Callable[[bytes, int, Message, int], Incoming]
+_CONVERSIONS: Final[dict[str, tuple[tuple[_Conversion, bool], ...]]] = {
+    RAW: (),
+    NATIVE: ((_native, False),),
+    JMS: ((_jms, True), (_native, False)),
+}
+"""By transformer: the conversions, and whether they need the body."""
+TRANSFORMERS: Final = tuple(_CONVERSIONS)
+
+
+def _with_headers(
+    message: ActiveMQMessage, found: Message, properties: dict[str, object], now: int
+) -> Incoming:
+    """Set headers and properties. (amqp-connector A124 to A130)"""
+    message.priority = DEFAULT_PRIORITY
+    header = found.header
+    if header is not None:
+        properties[HEADER] = True
+        message.persistent = bool(header.durable)
+        message.priority = min(header.priority, _HIGHEST_PRIORITY)
+        if header.first_acquirer:
+            properties[FIRST_ACQUIRER] = True
+        message.redelivery_counter = min(header.delivery_count or 0, _HIGHEST_INT)
+        if header.ttl:
+            message.expiration = now + header.ttl
+    if found.message_annotations:
+        _add_annotations(found.message_annotations, properties, now)
+    text_id = to = None
+    if found.properties is not None:
+        properties[PROPERTIES] = True
+        _set_headers(message, found.properties, properties)
+        text_id, to = id_text(found.properties.message_id), found.properties.to
+    for key, value in (found.application_properties or {}).items():
+        properties[str(key)] = _property(value)
+    for key, value in (found.footer or {}).items():
+        properties[f"{FOOTER}{key}"] = _property(value)
+    if properties:
+        message.marshalled_properties = encode_map(properties)
+    return Incoming(message, to, text_id)
+
+
+def _set_headers(
+    message: ActiveMQMessage, given: Properties, properties: dict[str, object]
+) -> None:
+    if given.user_id is not None:
+        message.user_id = given.user_id.decode("utf-8", "replace")
+    message.type = given.subject
+    message.correlation_id = id_text(given.correlation_id)
+    if given.reply_to:
+        message.reply_to = parse_destination(given.reply_to)
+    if given.absolute_expiry_time:
+        message.expiration = given.absolute_expiry_time
+    if given.creation_time:
+        message.timestamp = given.creation_time
+    if given.group_id is not None:
+        message.group_id = given.group_id
+    if given.group_sequence is not None:
+        message.group_sequence = min(given.group_sequence, _HIGHEST_INT)
+    for name, value in (
+        (REPLY_TO_GROUP, given.reply_to_group_id),
+        (CONTENT_TYPE, given.content_type),
+        (CONTENT_ENCODING, given.content_encoding),
+    ):
+        if value is not None:
+            properties[name] = str(value)
+
+
+def _add_annotations(
+    annotations: Mapping[Any, Any], properties: dict[str, object], now: int
+) -> None:
+    for key, value in annotations.items():
+        properties[f"{MESSAGE_ANNOTATION}{key}"] = _property(value)
+        schedule = _SCHEDULES.get(key)
+        if schedule is None:
+            continue
+        name, convert = schedule
+        converted = convert(value, now)
+        if converted is not None:
+            properties[name] = converted
+
+
+def _positive(kind: type[int]) -> Callable[[Any, int], int | None]:
+    def convert(value: Any, _now: int) -> int | None:
+        return kind(value) if isinstance(value, int) and value > 0 else None
+
+    return convert
+
+
+def _delay_until(value: Any, now: int) -> Long | None:
+    return Long(value - now) if isinstance(value, int) and value > now else None
+
+
+_SCHEDULES: Final[dict[str, tuple[str, Callable[[Any, int], object]]]] = {
+    "x-opt-delivery-delay": (AMQ_SCHEDULED_DELAY, _positive(Long)),
+    "x-opt-delivery-time": (AMQ_SCHEDULED_DELAY, _delay_until),
+    "x-opt-delivery-period": (AMQ_SCHEDULED_PERIOD, _positive(Long)),
+    "x-opt-delivery-repeat": (AMQ_SCHEDULED_REPEAT, _positive(int)),
+    "x-opt-delivery-cron": (AMQ_SCHEDULED_CRON, lambda value, _now: str(value) or None),
+}
+"""(amqp-connector A129)"""
+
+
+# bodies (amqp-connector 11.1)
+_TEXTUAL: Final = re.compile(
+    r"text/[^\s;]+|application/(?:xml|json|javascript|ecmascript|xml-dtd|[^\s;/]+\+(?:xml|json))"
+)
+_UTF8: Final = frozenset(("utf-8", "utf8", ""))
+
+
+def _is_text(content_type: str | None) -> bool:
+    """Return whether a body of this type is text in UTF-8. (amqp-connector A140)"""
+    if content_type is None:
+        return False
+    kind, *parameters = (part.strip() for part in content_type.lower().split(";"))
+    if _TEXTUAL.fullmatch(kind) is None:
+        return False
+    charset = ""
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "charset":
+            charset = value.strip().strip("\"'")
+    return charset in _UTF8
+
+
+def _bare(content_type: str | None) -> str | None:
+    return None if content_type is None else content_type.partition(";")[0].strip().lower()
+
+
+_Body: TypeAlias = tuple[ActiveMQMessage, Short]
+
+
+def _no_body(_body: None, content_type: str | None) -> _Body:
+    bare = _bare(content_type)
+    if bare == OBJECT:
+        return ActiveMQObjectMessage(), WAS_NONE
+    if bare in (None, _OCTETS):
+        return ActiveMQBytesMessage(), WAS_NONE
+    kind = ActiveMQTextMessage if _TEXTUAL.fullmatch(bare or "") else ActiveMQMessage
+    return kind(), WAS_NONE
+
+
+def _data(body: list[bytes], content_type: str | None) -> _Body:
+    data = body[0] if len(body) == 1 else b"".join(body)
+    if _bare(content_type) == OBJECT:
+        return ActiveMQObjectMessage(content=data), WAS_DATA
+    if _is_text(content_type):
+        try:
+            return ActiveMQTextMessage(content=encode_text(data.decode())), WAS_DATA
+        except UnicodeDecodeError:
+            pass  # as ActiveMQ does, it remains bytes
+    return ActiveMQBytesMessage(content=data), WAS_DATA
+
+
+def _sequence(body: list[list[Any]], _content_type: str | None) -> _Body:
+    return _stream([value for values in body for value in values]), WAS_SEQUENCE
+
+
+def _stream(values: list[Any]) -> ActiveMQMessage:
+    if any(isinstance(value, list | dict) for value in values):
+        raise MessageFormatException("A stream holds no lists and maps")
+    return ActiveMQStreamMessage(content=encode_values(_nested(value) for value in values))
+
+
+def _value(body: Any, content_type: str | None) -> _Body:
+    if body is None:
+        return ActiveMQTextMessage(), WAS_NULL
+    if type(body) is str:
+        return ActiveMQTextMessage(content=encode_text(body)), WAS_STRING
+    if isinstance(body, bytes):
+        is_object = _bare(content_type) == OBJECT
+        kind = ActiveMQObjectMessage if is_object else ActiveMQBytesMessage
+        return kind(content=body), WAS_BINARY
+    if isinstance(body, dict):
+        return ActiveMQMapMessage(content=encode_map(_map(body))), WAS_MAP
+    if isinstance(body, list):
+        return _stream(body), WAS_LIST
+    raise MessageFormatException(f"JMS has no message with a {type(body).__name__}")
+
+
+_BODIES: Final[dict[Any, Callable[[Any, str | None], _Body]]] = {
+    NO_BODY: _no_body,
+    DATA: _data,
+    SEQUENCE: _sequence,
+    VALUE: _value,
+}

@@ -1,0 +1,313 @@
+"""Conversion of the broker's messages to those of AMQP.
+
+A message that was stored as it was encoded is sent so; any other is mapped, whatever the
+transformer of the connector is. (amqp-connector A150 to A161)
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pyjms.errors import JMSException, MessageFormatException
+from pyjms.jms.destination import (
+    Destination,
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+)
+from pyjms.jms.types import Byte
+from pyjms.runtime import clock as _clock
+from pyjms.wire.amqp.message import (
+    DATA,
+    NO_BODY,
+    SEQUENCE,
+    VALUE,
+    Message,
+    decode_message,
+    encode_message,
+    with_header,
+)
+from pyjms.wire.amqp.performatives import Header, Properties
+from pyjms.wire.amqp.values import Symbol, ULong
+from pyjms.wire.openwire.commands import (
+    ActiveMQBytesMessage,
+    ActiveMQMapMessage,
+    ActiveMQMessage,
+    ActiveMQObjectMessage,
+    ActiveMQStreamMessage,
+    ActiveMQTextMessage,
+    ConnectionId,
+    ConnectionInfo,
+    MessageDispatch,
+    MessageId,
+    RemoveInfo,
+)
+from pyjms.wire.openwire.primitives import decode_map, decode_text, decode_values
+from pyjms_broker.connector.amqp.incoming import (
+    BINARY_ID,
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    DEFAULT_PRIORITY,
+    DELIVERY_ANNOTATION,
+    ENCODING,
+    FIRST_ACQUIRER,
+    FOOTER,
+    FORMAT,
+    HEADER,
+    ID_PREFIXES,
+    MESSAGE_ANNOTATION,
+    NATIVE_PROPERTY,
+    OBJECT,
+    PREFIX,
+    PROPERTIES,
+    REPLY_TO_GROUP,
+    STRING_ID,
+    ULONG_ID,
+    UUID_ID,
+    WAS_BINARY,
+    WAS_DATA,
+    WAS_NONE,
+    WAS_SEQUENCE,
+)
+from pyjms_broker.connector.bodies import expanded
+
+MessageIdValue: TypeAlias = str | ULong | uuid.UUID | bytes | None
+_MAXIMUM_PROPERTIES: Final = 1024 * 1024
+_MAXIMUM_VALUES: Final = 50_000
+"""The maximum number of values of a map or stream, because its conversion blocks the loop."""
+
+
+# ids
+_IDS: Final[dict[str, Callable[[str], MessageIdValue]]] = {
+    STRING_ID: str,
+    UUID_ID: uuid.UUID,
+    ULONG_ID: lambda text: _unsigned(int(text)),
+    BINARY_ID: bytes.fromhex,
+}
+
+
+def _unsigned(number: int) -> ULong:
+    if not 0 <= number < 1 << 64:
+        raise ValueError("it is no ulong")
+    return ULong(number)
+
+
+def id_value(text: str | None) -> MessageIdValue:
+    """Return the id of AMQP for one of JMS; the text itself if it is none. (amqp-connector A154)"""
+    if text is not None and text.startswith(ID_PREFIXES):
+        prefix, _, rest = text.partition(":")
+        try:
+            return _IDS[f"{prefix}:"](rest)
+        except ValueError:
+            return text
+    return text
+
+
+class Outgoing(NamedTuple):
+    """A message as a client gets it."""
+
+    payload: bytes
+    message_format: int = 0
+
+
+_DESTINATION_TYPES: Final[dict[int, Byte]] = {
+    kind.TYPE: Byte(number)
+    for number, kind in enumerate((Queue, Topic, TemporaryQueue, TemporaryTopic))
+}
+_DESTINATION: Final = Symbol("x-opt-jms-dest")
+_REPLY: Final = Symbol("x-opt-jms-reply-to")
+_OWN: Final = frozenset(
+    (
+        *(NATIVE_PROPERTY, FORMAT, HEADER, PROPERTIES, FIRST_ACQUIRER, REPLY_TO_GROUP),
+        *(CONTENT_TYPE, CONTENT_ENCODING, ENCODING),
+    )
+)
+_SCHEDULED: Final = "AMQ_SCHEDULED_"
+_NOTHING: Final[dict[str, Any]] = {}
+
+
+def to_payload(dispatch: MessageDispatch, message: ActiveMQMessage) -> Outgoing:
+    """Return a message as AMQP encodes it.
+
+    Raises:
+        JMSException: it cannot be converted.
+    """
+    marshalled = message.marshalled_properties
+    properties: Mapping[str, Any] = _NOTHING
+    if marshalled:
+        if len(marshalled) > _MAXIMUM_PROPERTIES:
+            raise MessageFormatException(
+                f"The properties have {len(marshalled)} bytes; {_MAXIMUM_PROPERTIES} are converted"
+            )
+        properties = message.properties
+    number = properties.get(FORMAT)
+    message_format = number if isinstance(number, int) and 0 <= number < 1 << 32 else 0
+    if properties.get(NATIVE_PROPERTY) is True:
+        if message.TYPE != ActiveMQBytesMessage.TYPE:
+            raise MessageFormatException(f"A message with {NATIVE_PROPERTY} is no bytes message")
+        payload = expanded(message)
+        if dispatch.redelivery_counter > 0:
+            payload = _with_count(payload, dispatch.redelivery_counter)
+        return Outgoing(payload, message_format)
+    mapped = Message()
+    mapped.header = _header(message, dispatch.redelivery_counter, properties)
+    given = _headers(message, dispatch.destination or message.destination, properties)
+    mapped.properties = given
+    annotations: dict[Any, Any] = {}
+    if message.destination is not None:
+        annotations[_DESTINATION] = _DESTINATION_TYPES[message.destination.TYPE]
+    if message.reply_to is not None:
+        annotations[_REPLY] = _DESTINATION_TYPES[message.reply_to.TYPE]
+    mapped.message_annotations = annotations
+    if properties:
+        _add_properties(mapped, properties, annotations)
+    mapped.body_kind, mapped.body = _body_of(message, properties.get(ENCODING), mapped)
+    return Outgoing(encode_message(mapped), message_format)
+
+
+def _with_count(payload: bytes, count: int) -> bytes:
+    """Return an encoded message whose header has this delivery-count."""
+    try:
+        header = decode_message(payload, body=False).header or Header()
+        header.delivery_count = count
+        return with_header(payload, header)
+    except JMSException:
+        return payload  # what was stored raw is not always a message
+
+
+def _header(message: ActiveMQMessage, count: int, properties: Mapping[str, Any]) -> Header | None:
+    """Return the header; None if it would say nothing. (amqp-connector A152)"""
+    is_first = properties.get(FIRST_ACQUIRER) is True
+    is_usual = message.priority == DEFAULT_PRIORITY and not message.persistent
+    if is_usual and not message.expiration and count <= 0 and not is_first:
+        return None
+    header = Header()
+    header.durable = message.persistent
+    header.priority = message.priority
+    if message.expiration:
+        header.ttl = min(max(message.expiration - _clock.time_ms(), 1), 2**32 - 1)
+    header.first_acquirer = is_first
+    header.delivery_count = max(count, 0)
+    return header
+
+
+def _headers(
+    message: ActiveMQMessage, destination: Destination | None, properties: Mapping[str, Any]
+) -> Properties:
+    """Return the section of properties. (amqp-connector A153)"""
+    given = Properties()
+    given.message_id = _message_id(message.message_id)
+    if destination is not None:
+        given.to = destination.qualified_name
+    if message.reply_to is not None:
+        given.reply_to = message.reply_to.qualified_name
+    given.subject = message.type
+    given.correlation_id = id_value(message.correlation_id)
+    if message.expiration:
+        given.absolute_expiry_time = message.expiration
+    if message.timestamp:
+        given.creation_time = message.timestamp
+    if message.user_id is not None:
+        given.user_id = message.user_id.encode("utf-8", "replace")
+    given.group_id = message.group_id
+    if message.group_sequence > 0:
+        given.group_sequence = message.group_sequence
+    if properties:
+        given.content_type = _symbol(properties.get(CONTENT_TYPE))
+        given.content_encoding = _symbol(properties.get(CONTENT_ENCODING))
+        group = properties.get(REPLY_TO_GROUP)
+        given.reply_to_group_id = group if isinstance(group, str) else None
+    return given
+
+
+def _symbol(value: object) -> Symbol | None:
+    return Symbol(value) if isinstance(value, str) and value.isascii() else None
+
+
+def _message_id(message_id: MessageId | None) -> MessageIdValue:
+    if message_id is None:
+        return None
+    return id_value(str(message_id) if message_id.text_view is None else message_id.text_view)
+
+
+def _add_properties(
+    mapped: Message, properties: Mapping[str, Any], annotations: dict[Any, Any]
+) -> None:
+    """Set application properties, annotations and the footer. (amqp-connector A156, A157)"""
+    deliveries: dict[Any, Any] = {}
+    footer: dict[Any, Any] = {}
+    own: dict[str, Any] = {}
+    for name, value in properties.items():
+        if name.startswith(PREFIX):
+            if name in _OWN:
+                continue
+            section = next((s for p, s in _SECTIONS if name.startswith(p)), None)
+            if section is not None:
+                key = Symbol(name[len(MESSAGE_ANNOTATION) :].encode("ascii", "replace").decode())
+                (annotations, deliveries, footer)[section][key] = value
+                continue
+        elif name.startswith(_SCHEDULED):
+            continue
+        own[name] = value
+    mapped.application_properties = own or None
+    mapped.delivery_annotations = deliveries or None
+    mapped.footer = footer or None
+
+
+_SECTIONS: Final = ((MESSAGE_ANNOTATION, 0), (DELIVERY_ANNOTATION, 1), (FOOTER, 2))
+"""Prefixes, all of the same length, and the sections that they stand for."""
+
+
+def _body_of(message: ActiveMQMessage, encoding: object, mapped: Message) -> tuple[Any, Any]:
+    """Return the kind of the section, and the body. (amqp-connector A158 to A160)"""
+    kind, was_none = message.TYPE, encoding == WAS_NONE
+    if kind == ActiveMQMessage.TYPE:
+        return _advisory(message, mapped)
+    if was_none and not message.content:
+        return NO_BODY, None
+    content = expanded(message)
+    if kind == ActiveMQTextMessage.TYPE:
+        text = decode_text(content) if content else None
+        if encoding == WAS_DATA:
+            return DATA, [(text or "").encode("utf-8", "replace")]
+        return VALUE, text
+    if kind == ActiveMQMapMessage.TYPE:
+        return VALUE, decode_map(content, _MAXIMUM_VALUES) if content else {}
+    if kind == ActiveMQStreamMessage.TYPE:
+        values = decode_values(content, _MAXIMUM_VALUES) if content else []
+        return (SEQUENCE, [values]) if encoding == WAS_SEQUENCE else (VALUE, values)
+    if kind == ActiveMQObjectMessage.TYPE and mapped.properties is not None:
+        mapped.properties.content_type = Symbol(OBJECT)
+    if encoding == WAS_BINARY:
+        return VALUE, content
+    return DATA, [content]
+
+
+_ADVISORY_KIND: Final = "ActiveMqDataStructureType"
+
+
+def _advisory(message: ActiveMQMessage, mapped: Message) -> tuple[Any, Any]:
+    command = message.data_structure
+    values: dict[str, object] = {}
+    if isinstance(command, ConnectionInfo):
+        values = {
+            "ConnectionId": str(command.connection_id),
+            "ClientId": command.client_id,
+            "ClientIp": command.client_ip,
+            "UserName": command.user_name,
+            "BrokerMasterConnector": command.broker_master_connector,
+            "Manageable": command.manageable,
+            "ClientMaster": command.client_master,
+            "FaultTolerant": command.fault_tolerant,
+            "FailoverReconnect": command.failover_reconnect,
+        }
+    elif isinstance(command, RemoveInfo) and isinstance(command.object_id, ConnectionId):
+        values = {"RemoveId": str(command.object_id)}
+    else:
+        return NO_BODY, None
+    name = type(command).__name__
+    mapped.application_properties = {**(mapped.application_properties or {}), _ADVISORY_KIND: name}
+    return VALUE, values

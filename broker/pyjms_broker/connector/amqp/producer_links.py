@@ -1,0 +1,204 @@
+"""Links by which a client sends: to a destination, or to any one that each message names.
+
+A delivery becomes a message, and is answered when the broker has it: a persistent one is stored by
+then. The client may send as many messages as it has credit, which it gets again when most of it is
+used and answered. (amqp-connector A50 to A76)
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination, parse_destination
+from pyjms.wire.amqp.performatives import (
+    ACCEPTED,
+    Error,
+    Rejected,
+    Target,
+    TransactionalState,
+)
+from pyjms.wire.amqp.session import Delivery, Link, Receiver
+from pyjms.wire.openwire.commands import (
+    MessageId,
+    ProducerId,
+    ProducerInfo,
+    RemoveInfo,
+    Throwable,
+)
+from pyjms_broker.connector.amqp.incoming import to_message
+from pyjms_broker.connector.amqp.nodes import (
+    FAILED,
+    INTERNAL_ERROR,
+    LINK_CONDITIONS,
+    PRECONDITION_FAILED,
+    SEND_CONDITIONS,
+    UNKNOWN_TRANSACTION,
+    NodeRefused,
+    destination_at,
+    dynamic_kind,
+    error_of,
+    show_dynamic,
+)
+
+if TYPE_CHECKING:
+    from pyjms_broker.connector.amqp.session import AmqpSession
+    from pyjms_broker.connector.amqp.transactions import Transaction
+
+_DELAYED: Final = "DELAYED_DELIVERY"
+_USED: Final = 0.7
+"""The share of the credit that is granted again once it is used and answered."""
+
+
+def attach_producer(session: AmqpSession, link: Receiver) -> None:
+    """Add a producer for a link, or refuse the link."""
+    target = link.peer.target
+    if not isinstance(target, Target):
+        link.refuse(Error(PRECONDITION_FAILED, "A link of a sender must have a target"))
+        return
+
+    def on_refusal(failure: Throwable | None) -> None:
+        link.refuse(error_of(failure, LINK_CONDITIONS, INTERNAL_ERROR))
+
+    def add(destination: Destination | None, dynamic: Destination | None = None) -> None:
+        producer = ProducerLink(session, link, destination, dynamic)
+        info = ProducerInfo(producer.producer_id, destination)
+        session.request(info, partial(producer.on_added, target), on_refusal)
+
+    if target.dynamic:
+        session.create_temporary(dynamic_kind(target), lambda made: add(made, made), on_refusal)
+    elif not target.address:
+        add(None)
+    else:
+        try:
+            destination = destination_at(target.address, PRECONDITION_FAILED)
+        except NodeRefused as refusal:
+            link.refuse(refusal.error)
+        else:
+            add(destination)
+
+
+class ProducerLink:
+    """A link by which a client sends.
+
+    Args:
+        session: the client.
+        link: the engine's link.
+        destination: where the messages go; None: where each says.
+        dynamic: the same, if it was created for this link.
+    """
+
+    def __init__(
+        self,
+        session: AmqpSession,
+        link: Receiver,
+        destination: Destination | None,
+        dynamic: Destination | None,
+    ) -> None:
+        self._session = session
+        self._link = link
+        self._destination = destination
+        self.dynamic = dynamic
+        number = next(session.numbers)
+        self.producer_id = ProducerId(
+            str(session.connection_id), number, link.session.context.value
+        )
+        self._sequence = itertools.count(1)
+        self._most = session.options.producer_credit
+        self._latest: tuple[str, Destination] | None = None
+        """The last address of a message, and its destination."""
+        link.context = self
+
+    def on_added(self, target: Target) -> None:
+        """Answer the attach, and let the client send."""
+        link = self._link
+        if self.dynamic is not None:
+            show_dynamic(target, self.dynamic)
+        offered = [_DELAYED] if _DELAYED in (link.peer.desired_capabilities or ()) else None
+        link.accept(self, target=target, offered_capabilities=offered)
+        link.grant(self._most)
+
+    # events of the engine
+    def on_delivery(self, delivery: Delivery) -> None:
+        """Send a message to the broker."""
+        transaction, state = None, delivery.state
+        if isinstance(state, TransactionalState):
+            transaction = self._session.transactions.get(state.txn_id)
+            if transaction is None:
+                # a deviation: ActiveMQ ends the connection (amqp-connector A117)
+                self._end(Error(UNKNOWN_TRANSACTION, "There is no such transaction"))
+                return
+        incoming = to_message(
+            delivery.payload, delivery.message_format, self._session.options.transformer
+        )
+        try:
+            destination = self._destination or self._destination_at(incoming.to)
+        except JMSException as error:
+            self._reject(delivery, Error(FAILED, error.reason))
+            return
+        if destination is None:
+            text = "Missing to field for message sent to an anonymous producer"
+            self._reject(delivery, Error(FAILED, text))
+            return
+        message = incoming.message
+        message.destination = destination
+        message.producer_id = self.producer_id
+        message.message_id = MessageId(incoming.text_id, self.producer_id, next(self._sequence))
+        if transaction is not None:
+            message.transaction_id = transaction.xid
+        if delivery.settled:
+            self._session.send(message)
+            self._refill()
+        else:
+            done = partial(self._accept, delivery, transaction)
+            self._session.request(message, done, partial(self._on_refusal, delivery))
+
+    def on_detach(self, link: Link, closed: bool, error: Error | None) -> None:
+        """Remove the producer, and answer. (amqp-connector A64)"""
+        self._remove()
+        link.detach(closed)
+
+    # answers
+    def _destination_at(self, address: str | None) -> Destination | None:
+        if not address:
+            return None
+        if self._latest is None or self._latest[0] != address:
+            self._latest = address, parse_destination(address)
+        return self._latest[1]
+
+    def _accept(self, delivery: Delivery, transaction: Transaction | None) -> None:
+        if transaction is None:
+            delivery.settle(ACCEPTED)
+        else:
+            delivery.settle(TransactionalState(transaction.txn_id, ACCEPTED))
+        self._refill()
+
+    def _on_refusal(self, delivery: Delivery, failure: Throwable | None) -> None:
+        self._reject(delivery, error_of(failure, SEND_CONDITIONS, FAILED))
+
+    def _reject(self, delivery: Delivery, error: Error) -> None:
+        if not delivery.settled:
+            delivery.settle(Rejected(error))
+        self._refill()
+
+    def _refill(self) -> None:
+        """Grant credit again when it is mostly used, and the messages are answered.
+
+        (amqp-connector A70)
+        """
+        link, most = self._link, self._most
+        again = max(1, int(most * _USED))
+        if link.is_attached and link.credit + link.unsettled <= most - again:
+            link.grant(link.credit + again)
+
+    def _remove(self) -> None:
+        session = self._session
+        session.request(RemoveInfo(self.producer_id))
+        if self.dynamic is not None:
+            session.remove_temporary(self.dynamic)
+
+    def _end(self, error: Error) -> None:
+        self._remove()
+        self._link.detach(error=error)

@@ -1,0 +1,439 @@
+"""The session of one AMQP client, which translates between its links and commands.
+
+    connection of the broker (pyjms_broker/connector/openwire)    commands
+    AmqpSession, links, transactions                              commands <-> links, deliveries
+    engine (pyjms/wire/amqp)                                      links <-> frames
+    TcpTransport with AmqpFormat                                  frames <-> bytes
+
+An AMQP client is thus treated like an OpenWire client, including limits and back-pressure. A
+command that requires a response is kept until the response arrives, which is within `to_broker`
+unless it waits for a store or for space.
+
+    AMQP                              broker
+    Open, container-id                connection, client id
+    Begin                             session
+    link of a client that sends       producer                    (producer_links)
+    link of a client that receives    consumer without prefetch   (consumer_links)
+    link to the coordinator           transactions                (transactions)
+
+The login is checked during SASL, before the client is known by its container-id; with the Open it
+becomes a connection, which is not checked again. (amqp-connector A20 to A46)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
+from pyjms.jms.metadata import ConnectionMetaData
+from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import spawn
+from pyjms.runtime.logging import get_logger
+from pyjms.wire.amqp.engine import Engine, EngineSettings
+from pyjms.wire.amqp.format import AmqpFormat, Item
+from pyjms.wire.amqp.performatives import Error, Open
+from pyjms.wire.amqp.session import Receiver, Sender, Session
+from pyjms.wire.amqp.values import Symbol
+from pyjms.wire.limits import UnfinishedFrame
+from pyjms.wire.openwire.commands import (
+    BaseCommand,
+    Command,
+    ConnectionInfo,
+    ConsumerControl,
+    ConsumerId,
+    DestinationInfo,
+    ExceptionResponse,
+    LocalTransactionId,
+    MessageDispatch,
+    RemoveInfo,
+    Response,
+    SessionId,
+    SessionInfo,
+    Throwable,
+)
+from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext, SecurityContext
+from pyjms_broker.connector.amqp.consumer_links import ConsumerLink, attach_consumer
+from pyjms_broker.connector.amqp.nodes import (
+    DECODE_ERROR,
+    ILLEGAL_STATE,
+    INTERNAL_ERROR,
+    OPEN_CONDITIONS,
+    PRECONDITION_FAILED,
+    RESOURCE_LIMIT,
+    error_of,
+)
+from pyjms_broker.connector.amqp.producer_links import attach_producer
+from pyjms_broker.connector.amqp.transactions import Transaction, attach_coordinator
+from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
+from pyjms_broker.connector.client_session import Accepted, ClientSession, State
+from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
+
+if TYPE_CHECKING:
+    from pyjms_broker.connector.amqp.connector import AmqpOptions
+    from pyjms_broker.connector.base import BrokerHost
+
+logger = get_logger(__name__)
+
+_CHANNEL_MAX: Final = 32_767
+_CHECKS: Final = 4
+"""A client is checked so many times in its idle time-out."""
+_SILENT_CHECKS: Final = 4
+EXTERNAL: Final = "EXTERNAL"
+_MECHANISMS: Final = ("PLAIN", "ANONYMOUS")
+_CAPABILITIES: Final = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
+_PROVIDER: Final = ConnectionMetaData()
+_OWN_PROPERTIES: Final = {
+    Symbol("product"): _PROVIDER.jms_provider_name,
+    Symbol("version"): _PROVIDER.provider_version,
+    Symbol("platform"): "Python",
+    Symbol("queue-prefix"): "queue://",
+    Symbol("topic-prefix"): "topic://",
+}
+_REMOVE: Final = 1
+"""`DestinationInfo.operation_type` of a removal."""
+_CLIENT_ID_FIELD: Final = {Symbol("invalid-field"): Symbol("container-id")}
+
+Done: TypeAlias = Callable[[], object]
+Failed: TypeAlias = Callable[[Throwable | None], object]
+
+
+class AmqpSession(ClientSession[Item]):
+    """The transport of one client for the broker's connection. Use it on the broker's event loop.
+
+    Args:
+        accepted: the connection.
+        options: the options of the connector.
+        host: the broker.
+        connection_id: the id of the client's JMS connection.
+    """
+
+    FIRST = "Open"
+
+    def __init__(
+        self, accepted: Accepted, options: AmqpOptions, host: BrokerHost, connection_id: str
+    ) -> None:
+        unfinished = UnfinishedFrame(host.frame_budget)
+        wire_format = AmqpFormat(options.largest_frame, unfinished)
+        super().__init__(accepted, wire_format, unfinished, options, host, connection_id)
+        self.options = options
+        self.consumers: dict[ConsumerId, ConsumerLink] = {}
+        self.transactions: dict[bytes, Transaction] = {}
+        """The open ones, by the ids that the client has."""
+        self._accepted = accepted
+        self._credentials = ConnectionInfo()
+        self._security: SecurityContext | None = None
+        self._command_ids = itertools.count(1)
+        self._transaction_numbers = itertools.count(1)
+        self._requests: dict[int, tuple[Done | None, Failed | None]] = {}
+        self._with_unsent_acks: dict[ConsumerLink, None] = {}
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The state of the client's connection, sessions and links.
+
+        It is created with the first frame, when the client's certificate is known.
+        """
+        options = self.options
+        has_certificate = self.peer_certificate is not None
+        settings = EngineSettings(
+            mechanisms=(EXTERNAL, *_MECHANISMS) if has_certificate else _MECHANISMS,
+            allow_non_sasl=options.allow_non_sasl,
+            max_frame_size=options.largest_frame,
+            channel_max=_CHANNEL_MAX,
+            max_message_size=options.max_frame_size,
+            max_sessions=MAXIMUM_PER_CONNECTION,
+            max_links=2 * MAXIMUM_PER_CONNECTION,
+        )
+        partial_messages = UnfinishedFrame(self.host.frame_budget)
+        partial_messages.fail = self._tcp.fail
+        engine = Engine(self, self.to_client, settings, partial_messages)
+        engine.defer = self._tcp.defer
+        return engine
+
+    @property
+    def protocol(self) -> str:
+        return "AMQP 1.0"
+
+    @property
+    def login(self) -> SecurityContext | None:
+        return self._security
+
+    def defer(self, function: Callable[[], object]) -> bool:
+        return self._tcp.defer(function)
+
+    def on_exception(self, error: Exception) -> None:
+        self.engine.discard()
+        super().on_exception(error)
+
+    async def stop(self) -> None:
+        self.engine.discard()
+        await super().stop()
+
+    # from the client
+    def on_command(self, item: Item) -> None:
+        """Handle a frame. (amqp-connector A173)"""
+        if self.status is State.CLOSED:
+            return
+        try:
+            self.engine.receive(item)
+        except ConnectionFailedException as error:
+            logger.debug("An AMQP client has disconnected: %s", error)
+        except JMSException as error:
+            self.fail(Error(DECODE_ERROR, "Could not process AMQP commands"), error.reason)
+
+    def guarded(self, call: Callable[[], object]) -> None:
+        """Call a function that may send frames, although the client may have disconnected."""
+        try:
+            call()
+        except ConnectionFailedException as error:
+            logger.debug("An AMQP client has disconnected: %s", error)
+
+    # login and connection (events of the engine)
+    def on_login(self, mechanism: str, user: str | None, password: str | None) -> None:
+        """Check a login. (amqp-connector A25)"""
+        info = ConnectionInfo(self.connection_id, None, password, user)
+        info.client_ip = self.remote_address
+        context = ConnectionContext()
+        context.introduce(info)
+        context.certificate = self.peer_certificate
+        context.connector_name = self._accepted.connector.name
+        context.connector_url = self._accepted.connector.connect_uri
+        self._credentials = info
+
+        def on_checked(checked: Completion) -> None:
+            if checked.error is None:
+                self._security = context.security
+                self.guarded(self.engine.accept_login)
+            else:
+                reason = checked.error
+                logger.info("%s: the login (%s) is refused: %s", self, mechanism, reason)
+                self.guarded(self.engine.refuse_login)
+
+        try:
+            checked = self.host.broker.authenticate(context, info)
+        except JMSException as error:
+            checked = Completion()
+            checked.complete(error)
+        checked.then(on_checked)
+
+    def on_open(self, peer: Open) -> None:
+        """Register the client. (amqp-connector A33 to A37)"""
+        if peer.idle_time_out and not self.options.use_inactivity_monitor:
+            self._refuse(Error(PRECONDITION_FAILED, "Cannot send idle frames"))
+            return
+        self.client_id = peer.container_id
+        given = self._credentials
+        info = ConnectionInfo(
+            self.connection_id, self.client_id or None, given.password, given.user_name
+        )
+        self.request(info, partial(self._on_connected, peer), self._on_refused)
+
+    def _on_refused(self, failure: Throwable | None) -> None:
+        error = error_of(failure, OPEN_CONDITIONS, ILLEGAL_STATE)
+        if failure is not None and failure.class_name == "javax.jms.InvalidClientIDException":
+            error.info = dict(_CLIENT_ID_FIELD)
+        self._refuse(error)
+
+    def _refuse(self, error: Error) -> None:
+        logger.info("%s: the client is refused: %s", self, error.description)
+        self.engine.refuse_open(error)
+
+    def _on_connected(self, peer: Open) -> None:
+        self.status = State.CONNECTED
+        self.identified.set()
+        idle = self.options.idle_timeout if self.options.use_inactivity_monitor else 0.0
+        self.engine.open(
+            Open(
+                self.host.broker_name,
+                max_frame_size=self.options.largest_frame,
+                channel_max=_CHANNEL_MAX,
+                idle_time_out=round(idle * 500) or None,
+                offered_capabilities=list(_CAPABILITIES),
+                properties=dict(_OWN_PROPERTIES),
+            )
+        )
+        self._start_keep_alive((peer.idle_time_out or 0) / 1000, idle)
+
+    def _start_keep_alive(self, client: float, own: float) -> None:
+        """Send empty frames to a client with a time-out, and disconnect a silent one.
+
+        Both are in seconds; 0: never. (amqp-connector A38, A39)
+        """
+        periods = [seconds / _CHECKS for seconds in (client, own) if seconds]
+        if not periods:
+            return
+        tcp = self._tcp
+
+        async def watch() -> None:
+            now = _clock.now()
+            sent, received = tcp.sent_commands, tcp.received_bytes
+            last_sent = last_received = now
+            while True:
+                await _clock.sleep(min(periods))
+                now = _clock.now()
+                if sent != tcp.sent_commands or tcp.writing:
+                    sent, last_sent = tcp.sent_commands, now
+                elif client and now - last_sent >= client / 2 - min(periods) / 2:
+                    self.guarded(self.engine.keep_alive)
+                    sent, last_sent = tcp.sent_commands, now
+                if received != tcp.received_bytes or tcp.reading_paused:
+                    received, last_received = tcp.received_bytes, now
+                elif own and now - last_received >= own:
+                    error = Error(RESOURCE_LIMIT, "local-idle-timeout expired")
+                    self.fail(error, f"it sent nothing for {own:g} s")
+                    return
+
+        name = f"broker {self.remote_address} idle time-out"
+        self.keep_alive = spawn(watch, name=name, on_error=tcp.fail)
+
+    def on_close(self, error: Error | None) -> None:
+        """End the connection as its client asks for it. (amqp-connector A40)"""
+        if error is not None:
+            logger.info("%s reports: %s: %s", self, error.condition, error.description)
+        self.send_unsent_acks()
+        self.consumers.clear()
+        self.to_broker(RemoveInfo(self.connection_id, LAST_DELIVERED_UNSET))
+
+    def on_finish(self) -> None:
+        """Close the connection, as nothing more is sent."""
+        self.close()
+
+    def fail(self, error: Error, reason: str = "") -> None:
+        """End the connection because of an error."""
+        if self.status is not State.CLOSED:
+            logger.info(
+                "%s is disconnected (%s): %s", self, error.condition, reason or error.description
+            )
+            self.guarded(lambda: self.engine.close(error))
+            self.close()
+
+    def __str__(self) -> str:
+        return self.remote_address
+
+    # sessions and links (events of the engine)
+    def on_begin(self, session: Session) -> None:
+        """Add a session. (amqp-connector A45, A46)"""
+        session_id = SessionId(str(self.connection_id), next(self.numbers))
+        session.context = session_id
+
+        def on_refusal(failure: Throwable | None) -> None:
+            session.end(error_of(failure, OPEN_CONDITIONS, RESOURCE_LIMIT))
+
+        self.request(SessionInfo(session_id), failed=on_refusal)  # it is answered at once
+
+    def on_end(self, session: Session, error: Error | None) -> None:
+        """Remove a session with its links."""
+        if error is not None:
+            logger.info("%s ends a session: %s: %s", self, error.condition, error.description)
+        self.send_unsent_acks()
+        attached = [link.context for link in session.links.values() if link.context is not None]
+        for link in attached:
+            if isinstance(link, ConsumerLink):
+                link.forget()
+        self.to_broker(RemoveInfo(session.context))
+        for link in attached:
+            if link.dynamic is not None:
+                self.remove_temporary(link.dynamic)
+
+    def on_attach(self, link: Receiver | Sender) -> None:
+        """Add a producer, a consumer, or a link for transactions."""
+        if isinstance(link, Sender):
+            attach_consumer(self, link)
+        elif link.is_coordinator:
+            attach_coordinator(self, link)
+        else:
+            attach_producer(self, link)
+
+    # to the broker
+    def request(
+        self, command: BaseCommand, done: Done | None = None, failed: Failed | None = None
+    ) -> None:
+        """Send a command that gets a response to the broker.
+
+        Args:
+            command: the command; it gets the number of the request.
+            done: called if the broker has carried out the command.
+            failed: called with the broker's error if it has not; None: that is only logged.
+        """
+        command.command_id = number = next(self._command_ids)
+        command.response_required = True
+        self._requests[number] = (done, failed)
+        self.to_broker(command)
+
+    def send(self, command: BaseCommand) -> None:
+        """Send a command without response to the broker."""
+        command.command_id = next(self._command_ids)
+        self.to_broker(command)
+
+    def create_temporary(
+        self,
+        kind: type[TemporaryQueue | TemporaryTopic],
+        done: Callable[[Destination], object],
+        failed: Failed,
+    ) -> None:
+        """Create the destination of a dynamic node."""
+        destination = kind(f"{self.connection_id}:{next(self.numbers)}")
+        info = DestinationInfo(self.connection_id, destination)
+        self.request(info, partial(done, destination), failed)
+
+    def remove_temporary(self, destination: Destination) -> None:
+        """Remove the destination of a dynamic node. (amqp-connector A59)"""
+        self.request(DestinationInfo(self.connection_id, destination, _REMOVE))
+
+    def new_transaction(self) -> LocalTransactionId:
+        """Return the id of a new transaction."""
+        return LocalTransactionId(next(self._transaction_numbers), self.connection_id)
+
+    def acknowledge_later(self, link: ConsumerLink) -> None:
+        """Send the acknowledgements of a link that its client does not send, in the next turn."""
+        if not self._with_unsent_acks:
+            # while it is dispatching, the broker does not accept acknowledgements
+            self.call_next(self.send_unsent_acks)
+        self._with_unsent_acks[link] = None
+
+    def send_unsent_acks(self) -> None:
+        """Send such acknowledgements now."""
+        waiting, self._with_unsent_acks = self._with_unsent_acks, {}
+        for link in waiting:
+            for ack in link.take_unsent():
+                self.to_broker(ack)
+
+    # from the broker
+    def oneway(self, command: Command) -> None:
+        """Handle a command from the broker: a response, a message or a notification.
+
+        Raises:
+            ConnectionFailedException: the connection has ended.
+        """
+        if isinstance(command, MessageDispatch):
+            link = self.consumers.get(command.consumer_id)  # type: ignore[arg-type]
+            if link is not None:
+                link.dispatch(command)
+        elif isinstance(command, Response):
+            self._on_response(command)
+        elif isinstance(command, ConnectionErrorCommand):
+            self.fail(error_of(command.exception, OPEN_CONDITIONS, INTERNAL_ERROR))
+        elif isinstance(command, ConsumerControl) and command.close:
+            link = self.consumers.get(command.consumer_id)  # type: ignore[arg-type]
+            if link is not None:
+                # the broker cannot remove the consumer while it is dispatching
+                self.call_next(partial(self.guarded, link.on_closed_by_broker))
+
+    def _on_response(self, response: Response) -> None:
+        request = self._requests.pop(response.correlation_id, None)
+        if request is None:
+            return
+        done, failed = request
+        if not isinstance(response, ExceptionResponse):
+            if done is not None:
+                done()
+        elif failed is not None:
+            failed(response.exception)
+        else:
+            logger.info("%s: a request is refused: %s", self, response.exception)
