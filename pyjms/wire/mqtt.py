@@ -32,8 +32,15 @@ PROTOCOL_NAMES: Final = {V3_1: "MQIsdp", V3_1_1: "MQTT", V5: "MQTT"}
 
 MAX_PACKET_SIZE: Final = 268_435_456
 """The maximum remaining length that can be written."""
+MAX_SHORT_PACKET: Final = 16_000
+"""The maximum of topic and payload for `publish_bytes`, less than what two bytes can express."""
 MAX_CONNECT_SIZE: Final = 512 * 1024
 """The maximum remaining length of a CONNECT: five fields of 64 KiB, and properties."""
+
+MAX_PROPERTIES_SIZE: Final = 1024 * 1024
+"""The maximum size of a packet's properties, which take up to 30 times as much in memory."""
+MAX_FILTERS: Final = 10_000
+"""The maximum number of topic filters of a packet."""
 
 CONNECT: Final = 1
 CONNACK: Final = 2
@@ -122,7 +129,7 @@ class ConnAck:
     properties: Properties = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(slots=True)
 class Publish:
     """A message."""
 
@@ -136,7 +143,7 @@ class Publish:
     properties: Properties = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(slots=True)
 class Ack:
     """PUBACK, PUBREC, PUBREL or PUBCOMP, by its `type`."""
 
@@ -219,8 +226,9 @@ class Fault:
 
 Packet: TypeAlias = (
     Connect | ConnAck | Publish | Ack | Subscribe | Unsubscribe | SubAck | Ping | Disconnect
-    | Auth | Fault
+    | Auth | Fault | bytes
 )  # fmt: skip
+"""Bytes are whole packets that are only sent, such as those of `publish_bytes`."""
 
 _ACKS: Final = (PUBACK, PUBREC, PUBREL, PUBCOMP)
 _ALL: Final = frozenset({_WILL, *range(CONNECT, PINGREQ), DISCONNECT, AUTH})
@@ -273,6 +281,14 @@ _LENGTH_BYTES: Final = 4
 _EXACTLY_ONCE: Final = 2
 _FLAGS: Final = {PUBREL: 0b0010, SUBSCRIBE: 0b0010, UNSUBSCRIBE: 0b0010}
 """The flags that a packet must have; 0 if not named, and any for PUBLISH."""
+_PUBLISH_BITS: Final = PUBLISH << 4
+_ACK_BITS: Final = frozenset((packet << 4 | _FLAGS.get(packet, 0)) for packet in _ACKS)
+"""The first bytes of acknowledgements."""
+SHORT_ACKS: Final = {
+    packet: bytes((packet << 4 | _FLAGS.get(packet, 0), _U16.size)) for packet in _ACKS
+}
+"""The beginning of acknowledgements without code and properties; the packet id follows."""
+_LARGE_CHUNK: Final = 4 * LARGE_FRAME
 _REPEATABLE: Final = 0b1000
 """3.1 allows the flag DUP for the packets of `_FLAGS`."""
 
@@ -378,6 +394,8 @@ class _Reader:
         if not self.is_v5:
             return found
         size = self.varint()
+        if size > MAX_PROPERTIES_SIZE:
+            raise self.violation(f"a packet has {size} bytes of properties", TOO_LARGE)
         end = self.advance(size) + size
         self.at -= size
         while self.at < end:
@@ -481,6 +499,8 @@ def _read_subscribe(reader: _Reader, _: int) -> Packet:
         if handling > _EXACTLY_ONCE or options & 0xC0:
             raise reader.violation(f"SUBSCRIBE has the options {options:#x}", PROTOCOL_ERROR)
         packet.filters.append(Filter(text, qos, bool(options & 4), bool(options & 8), handling))
+        if len(packet.filters) > MAX_FILTERS:
+            raise reader.violation(f"SUBSCRIBE has more than {MAX_FILTERS} filters", TOO_LARGE)
     if not packet.filters and reader.is_v5:
         raise reader.violation("SUBSCRIBE has no topic filter", PROTOCOL_ERROR)
     return packet
@@ -490,6 +510,8 @@ def _read_unsubscribe(reader: _Reader, _: int) -> Packet:
     packet = Unsubscribe(reader.u16(), [], reader.properties(UNSUBSCRIBE))
     while reader.at < reader.end:
         packet.filters.append(reader.text())
+        if len(packet.filters) > MAX_FILTERS:
+            raise reader.violation(f"UNSUBSCRIBE has more than {MAX_FILTERS} filters", TOO_LARGE)
     if not packet.filters and reader.is_v5:
         raise reader.violation("UNSUBSCRIBE has no topic filter", PROTOCOL_ERROR)
     return packet
@@ -582,12 +604,15 @@ class MqttFormat:
             self._buffer += data
             if len(self._buffer) < self._needed:
                 return packets
-            chunk = self._buffer
+            # only bytes are read fast; a large packet is not copied as a whole
+            chunk = self._buffer if len(self._buffer) > _LARGE_CHUNK else bytes(self._buffer)
         at = self._parse(chunk, packets)
         if at < 0:
             return packets
-        self._buffer = bytearray(chunk[at:]) if at < len(chunk) else bytearray()
+        if self._buffer or at < len(chunk):
+            self._buffer = bytearray(chunk[at:])
         if self._unfinished is not None:
+            self._packets += len(packets)
             size = self._needed if self._needed > LARGE_FRAME else 0
             self._unfinished.update(self._packets, size)
         return packets
@@ -599,11 +624,63 @@ class MqttFormat:
         if self._unfinished is not None:
             self._unfinished.close()
 
+    def _read_frequent(self, data: bytes, at: int, packets: list[Packet]) -> int:
+        """Read whole packets of messages from `at`, as far as they are usual; return their end.
+
+        Anything else is left to `_parse`: other packets, those that are incomplete or that MQTT
+        does not allow, and properties. One loop, because it is what a message costs to read.
+        """
+        size, is_v5, limit = len(data), self.level == V5, self._limit
+        while at + 4 <= size:
+            first, length = data[at], data[at + 1]
+            if first & 0xF0 == _PUBLISH_BITS:
+                body = at + 2
+                if length > _SEVEN_BITS:
+                    high = data[body]
+                    length, body = length & _SEVEN_BITS | high << 7, body + 1
+                    if high > _SEVEN_BITS:
+                        break
+                qos, end = first >> 1 & 3, body + length
+                if end > size or length > limit or length < _U16.size:
+                    break
+                payload = start = body + _U16.size
+                payload += data[body] << 8 | data[body + 1]
+                topic = data[start:payload]
+                packet_id = 0
+                if qos:
+                    payload += _U16.size
+                    if payload > end or qos > _EXACTLY_ONCE:
+                        break
+                    packet_id = data[payload - 2] << 8 | data[payload - 1]
+                if is_v5:
+                    if payload >= end or data[payload] or 0 in topic or (qos and not packet_id):
+                        break
+                    payload += 1
+                elif payload > end:
+                    break
+                try:
+                    name = topic.decode()
+                except UnicodeDecodeError:
+                    break
+                retain, duplicate = first & 1 == 1, first & 8 == 8
+                packets.append(
+                    Publish(name, data[payload:end], qos, retain, duplicate, packet_id, {})
+                )
+                at = end
+            elif first in _ACK_BITS and length == _U16.size:
+                packets.append(Ack(first >> 4, data[at + 2] << 8 | data[at + 3], SUCCESS, {}))
+                at += 4
+            else:
+                break
+        return at
+
     def _parse(self, data: bytes | bytearray, packets: list[Packet]) -> int:
         """Read all whole packets of `data`; return where they end, -1 after a `Fault`."""
         at, size = 0, len(data)
         while True:
             self._needed = 0
+            if self.level is not None and type(data) is bytes:
+                at = self._read_frequent(data, at, packets)
             reader = _Reader(data, at, size, self.level)
             if size - at < 1:
                 return at
@@ -628,7 +705,6 @@ class MqttFormat:
             if isinstance(packet, Connect) and self.level is None:
                 self.level = packet.level
             packets.append(packet)
-            self._packets += 1
             at = reader.end
 
     def _check_start(self, reader: _Reader, first: int) -> None:
@@ -680,6 +756,9 @@ class MqttFormat:
         Raises:
             LocalProtocolError: as for `encode_into`.
         """
+        if type(command) is bytes:
+            buffer += command
+            return ()
         if type(command) is Ack and not command.code and not command.properties:
             first = command.type << 4 | _FLAGS.get(command.type, 0)
             buffer += _SHORT_ACK.pack(first, _U16.size, command.packet_id)
@@ -700,6 +779,40 @@ class MqttFormat:
             return [(len(buffer), payload)]
         buffer += payload
         return ()
+
+
+def topic_bytes(topic: str) -> bytes:
+    """Return the topic of a message as it is written.
+
+    Raises:
+        LocalProtocolError: it is too long, or has half of a surrogate pair.
+    """
+    buffer = bytearray()
+    _Writer(buffer, None).text(topic)
+    return bytes(buffer)
+
+
+def publish_bytes(
+    topic: bytes, payload: bytes, flags: int = 0, packet_id: int = 0, *, is_v5: bool = False
+) -> bytes:
+    """Return the bytes of PUBLISH without properties, for at most `MAX_SHORT_PACKET` bytes.
+
+    Args:
+        topic: what `topic_bytes` returns.
+        payload: the payload.
+        flags: 8 for DUP, twice the QoS, 1 for RETAIN.
+        packet_id: the packet id if the QoS is not 0.
+        is_v5: whether the peer expects the length of properties.
+    """
+    if flags & 6:
+        topic += _U16.pack(packet_id)
+    if is_v5:
+        topic += b"\0"
+    size = len(topic) + len(payload)
+    if size <= _SEVEN_BITS:
+        return bytes((_PUBLISH_BITS | flags, size)) + topic + payload
+    low, high = size & _SEVEN_BITS | 0x80, size >> 7
+    return bytes((_PUBLISH_BITS | flags, low, high)) + topic + payload
 
 
 def write_varint(buffer: bytearray, value: int) -> None:

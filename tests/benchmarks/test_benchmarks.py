@@ -50,6 +50,18 @@ def test_every_message_of_a_queue_run_arrives(case: str) -> None:
     assert result["cpu_us_per_msg"] > 0
 
 
+@pytest.mark.nightly
+def test_every_message_of_an_mqtt_run_arrives() -> None:
+    printed = run_module("benchmarks.mqtt", "--count", "100", "--runs", "1", "--json")
+    assert {
+        case: rates["msg_per_s"] > 0 for case, rates in json.loads(printed)["pyjms"].items()
+    } == {
+        "QoS 0": True,
+        "QoS 1": True,
+        "QoS 2": True,
+    }
+
+
 async def test_a_window_holds_the_producer_back() -> None:
     window = queue.Window(queue.WINDOW + 1)
     await window.room_for(queue.WINDOW - 1)

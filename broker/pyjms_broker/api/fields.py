@@ -149,6 +149,11 @@ _DESTINATIONS: Final = (
     ("JMSReplyTo", attrgetter("reply_to")),
     ("original destination", attrgetter("original_destination")),
 )
+_ALL_TEXTS: Final = attrgetter(
+    "type", "correlation_id", "group_id", "user_id", "message_id.text_view"
+)
+_NO_TEXTS: Final = (None,) * len(_TEXTS)
+"""What `_ALL_TEXTS` returns for most messages of other protocols."""
 _NUMBERS: Final = (
     ("JMSPriority", attrgetter("priority"), 8),
     ("JMSXGroupSeq", attrgetter("group_sequence"), 32),
@@ -171,13 +176,16 @@ def check_message(message: ActiveMQMessage, largest: int) -> None:
             f"The message has {size} bytes, more than {largest}",
             hint="raise wireFormat.maxFrameSize of the connector and of the clients",
         )
-    for name, text in _TEXTS:
-        fault = excess(text(message))
-        if fault is not None:
-            raise MessageFormatException(f"{name} {fault}")
+    if _ALL_TEXTS(message) != _NO_TEXTS:
+        for name, text in _TEXTS:
+            fault = excess(text(message))
+            if fault is not None:
+                raise MessageFormatException(f"{name} {fault}")
     for name, destination in _DESTINATIONS:
         found: Destination | None = destination(message)
-        fault = None if found is None else excess(found.physical_name)
+        if found is None or len(found.physical_name) * _LONGEST_CHARACTER <= MAX_TEXT:
+            continue
+        fault = excess(found.physical_name)
         if fault is not None:
             raise MessageFormatException(f"The name of the {name} {fault}")
     for name, number, bits in _NUMBERS:

@@ -44,6 +44,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.connector.openwire.command_handlers import serve
+from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.connector.tcp import ProtocolConnector
 
 if TYPE_CHECKING:
@@ -136,10 +137,14 @@ class ClientSession(Transport[Command], Generic[F]):
             discard=wire_format.discard,
             unsent_budget=host.unsent_budget,
         )
+        self.to_client: Final = self._tcp.oneway
+        """Sends a frame. Raises ConnectionFailedException if the connection has ended."""
         self._tcp.listener = self
         self._tcp.list_receiver = self.on_frames
         self._timeout = options.connect_attempt_timeout
         self._loop: LoopHandle
+        self.connection: BrokerConnection
+        """The client's connection in the broker."""
         self.identified = anyio.Event()
         """Set when the broker has accepted the client, or the session is closed."""
         self.keep_alive: BackgroundTask | None = None
@@ -151,11 +156,14 @@ class ClientSession(Transport[Command], Generic[F]):
         self.producer_id = ProducerId(connection_id, 1, 1)
         self.numbers = itertools.count(1)
         """The counter of messages, consumers and whatever else the session numbers."""
-        self._is_paused = False
+        self.is_paused = False
+        """Whether the broker wants nothing to be read from the client for now."""
         self._draining: BackgroundTask | None = None
 
     async def start(self) -> None:
         """Start, and wait until the client has identified itself."""
+        assert isinstance(self.listener, BrokerConnection)
+        self.connection = self.listener
         self._loop = LoopHandle()
         await self._tcp.start()
         with _clock.timeout(self._timeout):
@@ -190,7 +198,7 @@ class ClientSession(Transport[Command], Generic[F]):
 
     def on_frames(self, frames: deque[F]) -> None:
         """Handle frames, taking them from the left, until there are none or reading is paused."""
-        while frames and not self._is_paused:
+        while frames and not self.is_paused:
             self.on_command(frames.popleft())
         self.limit_unread()
 
@@ -214,22 +222,17 @@ class ClientSession(Transport[Command], Generic[F]):
         self._loop.call_next(later)
 
     # to the client
-    def to_client(self, frame: F) -> None:
-        """Send a frame.
-
-        Raises:
-            ConnectionFailedException: the connection has ended.
-        """
-        self._tcp.oneway(frame)
-
     async def _wait_until_drained(self) -> None:
         await self._tcp.drain()
         self._draining = None
-        if not self._is_paused:
+        if not self.is_paused:
             self._tcp.resume_reading()
 
     def flush(self) -> None:
         self._tcp.flush()
+
+    def defer(self, function: Callable[[], object]) -> bool:
+        return self._tcp.defer(function)
 
     @property
     def congested(self) -> bool:
@@ -243,11 +246,11 @@ class ClientSession(Transport[Command], Generic[F]):
         await self._tcp.drain()
 
     def pause_reading(self) -> None:
-        self._is_paused = True
+        self.is_paused = True
         self._tcp.pause_reading()
 
     def resume_reading(self) -> None:
-        self._is_paused = False
+        self.is_paused = False
         if self._draining is None:
             self._tcp.resume_reading()
 

@@ -18,7 +18,7 @@ from pyjms.runtime.slices import Slices
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionId, MessageId, ProducerId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.context import BlockedSend, ClientConnection, ConnectionContext
-from pyjms_broker.connector.mqtt.state import KeptSessions
+from pyjms_broker.connector.mqtt.sessions import KeptSessions
 
 logger = get_logger(__name__)
 

@@ -237,15 +237,24 @@ async def test_auto_detects_mqtt(mqtt_broker: StartMqtt) -> None:
 
 @pytest.mark.fact("mqtt-connector M2", "mqtt-connector M3")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.parametrize("subprotocol", ["mqtt", "mqttv3.1"])
-async def test_mqtt_over_websocket(mqtt_broker: StartMqtt, subprotocol: str) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "subprotocol"), [("ws", "mqtt"), ("ws", "mqttv3.1"), ("wss", "mqtt")]
+)
+async def test_mqtt_over_websocket(
+    mqtt_broker: StartMqtt, scheme: str, subprotocol: str, files: CertificateFiles
+) -> None:
     codec = MqttFormat(level=4)
     data = bytearray()
     for packet in (Connect("me"), Publish("a", b"x"), Disconnect()):
         codec.encode_into(data, packet)
-    async with mqtt_broker(scheme="ws") as mqtt:
-        url = f"ws://127.0.0.1:{mqtt.port}"
-        async with websocket_client(url, subprotocols=[Subprotocol(subprotocol)]) as socket:
+    options, tls = "", None
+    if scheme == "wss":
+        options = f"?ssl.keyStore={files.issue()}"
+        tls = ssl.create_default_context(cafile=files.trust)
+    async with mqtt_broker(options, scheme) as mqtt:
+        asked = [Subprotocol(subprotocol)]
+        url = f"{scheme}://localhost:{mqtt.port}"
+        async with websocket_client(url, subprotocols=asked, ssl=tls, proxy=None) as socket:
             assert socket.subprotocol == subprotocol
             for at in range(0, len(data), 5):  # packets and messages need not coincide
                 await socket.send(bytes(data[at : at + 5]))

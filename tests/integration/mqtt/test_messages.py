@@ -20,8 +20,9 @@ from pyjms.wire.mqtt import (
     Subscribe,
     Unsubscribe,
 )
-from tests.kit.mqtt.client import MqttBroker, StartMqtt, texts
+from tests.kit.mqtt.client import MqttBroker, MqttClient, StartMqtt, texts
 from tests.kit.stomp.client import StompClient
+from tests.kit.web.sites import web_broker
 
 
 @pytest.mark.fact("mqtt-connector M80")
@@ -225,6 +226,42 @@ async def test_stomp_and_back(mqtt: MqttBroker) -> None:
         for persistent in ("true", "false"):
             await stomp.done("SEND", {"destination": "/topic/c.d", "persistent": persistent}, "x")
         assert [(m.payload, m.qos) for m in await client.messages(2)] == [(b"x", 1), (b"x", 0)]
+
+
+@pytest.mark.fact("mqtt-connector M120", "mqtt-connector M125", "mqtt-connector M143")
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_rest_and_back() -> None:
+    async with web_broker() as broker, broker.client() as http:
+        connector = broker.service.add_connector("mqtt://127.0.0.1:0")
+        await connector.start()
+        port = int(connector.connect_uri.rpartition(":")[2])
+        reader = "/api/message/answers/new?clientId=reader&readTimeout="
+        assert (await http.get(f"{reader}10")).status_code == 204  # it consumes from now on
+        client = MqttClient(await anyio.connect_tcp("127.0.0.1", port), 5)
+        async with client.stream:
+            await client.connect()
+            await client.subscribe("orders/new", qos=2)
+            query = "JMSCorrelationID=c-1&JMSReplyTo=topic%3A%2F%2Fanswers.new&colour=red"
+            await http.post(f"/api/message/orders/new?{query}", data={"body": "Gr\u00fc\u00dfe"})
+            [order] = await client.messages(1)
+            assert (order.payload.decode(), order.qos) == ("Gr\u00fc\u00dfe", 1)
+            assert order.properties == {
+                "payload_format_indicator": True,
+                "response_topic": "answers/new",
+                "correlation_data": b"c-1",
+                "user_property": [("colour", "red")],
+            }
+            answer = Publish(order.properties["response_topic"], b"done", 1, packet_id=1)
+            answer.properties = {
+                "payload_format_indicator": True,
+                "correlation_data": order.properties["correlation_data"],
+                "user_property": [("shade", "dark")],
+            }
+            await client.send(answer)
+            assert await client.receive(Ack) == Ack(PUBACK, 1)
+        taken = await http.get(f"{reader}5000")
+        assert (taken.text, taken.headers["shade"]) == ("done", "dark")
+        assert taken.headers["destination"] == "topic://answers.new"
 
 
 async def test_the_view_of_a_connection_names_client_and_protocol(mqtt: MqttBroker) -> None:

@@ -397,6 +397,43 @@ async def test_a_clean_start_sends_the_will_that_waits(
     await watcher.nothing_comes()
 
 
+@pytest.mark.fact("mqtt-connector M141")
+@pytest.mark.parametrize("returns", [False, True])
+async def test_a_will_waits_over_restarts(
+    mqtt_broker: StartMqtt, tmp_path: Path, clock: VirtualClock, returns: bool
+) -> None:
+    def start() -> AbstractAsyncContextManager[MqttBroker]:
+        store = KahaDBPersistenceAdapter(tmp_path)
+        return mqtt_broker(persistent=True, persistence_adapter=store)
+
+    properties = {"will_delay_interval": 10, "user_property": [("why", "lost")]}
+    will = Will("w", b"gone", 1, properties=properties)
+    async with start() as mqtt:
+        client = await v5(mqtt, "me", will=will, session_expiry_interval=100)
+        await client.lose()
+        await clock.advance(3)
+    async with start() as mqtt:
+        await clock.advance(3)
+    async with start() as mqtt:
+        watcher = await v5(mqtt)
+        await watcher.subscribe("w")
+        await clock.advance(3)
+        await watcher.nothing_comes()
+        if returns:
+            await v5(mqtt, "me", clean=False, session_expiry_interval=100)
+        await clock.advance(2)
+        if not returns:
+            [message] = await watcher.messages(1)
+            assert texts([message]) == [("w", "gone")]
+            assert message.properties == {"user_property": [("why", "lost")]}
+        await watcher.nothing_comes()
+    async with start() as mqtt:  # it has been sent or dropped
+        watcher = await v5(mqtt)
+        await watcher.subscribe("w")
+        await clock.advance(20)
+        await watcher.nothing_comes()
+
+
 @pytest.mark.fact("mqtt-connector M141", "mqtt-connector M144")
 async def test_sessions_have_all_after_a_restart(mqtt_broker: StartMqtt, tmp_path: Path) -> None:
     for start in range(3):

@@ -32,6 +32,7 @@ from pyjms.wire.mqtt import (
     PUBREL,
     RECEIVE_MAXIMUM_EXCEEDED,
     SHARED_NOT_SUPPORTED,
+    SHORT_ACKS,
     SUBACK,
     SUCCESS,
     UNSPECIFIED,
@@ -62,7 +63,8 @@ from pyjms_broker.connector.mqtt.state import EXACTLY_ONCE, MOST_RECEIVED
 from pyjms_broker.connector.mqtt.topics import shared_filter, unusable
 
 if TYPE_CHECKING:
-    from pyjms_broker.connector.mqtt.session import MqttSession, Subscription
+    from pyjms_broker.connector.mqtt.deliveries import Subscription
+    from pyjms_broker.connector.mqtt.session import MqttSession
 
 logger = get_logger(__name__)
 
@@ -81,6 +83,7 @@ def on_connect(session: MqttSession, packet: Connect) -> None:
     if session.status is not State.NEW or session.client_id:
         session.fail(PROTOCOL_ERROR, "the client sends a second CONNECT")
         return
+    session.is_v5 = session.deliveries.is_v5 = packet.level == V5
     if not packet.client_id and not packet.clean and packet.level != V5:
         session.refuse(BAD_CLIENT_ID, "a client without an id asks for a session that is kept")
         return
@@ -146,8 +149,9 @@ def _read_options(session: MqttSession, packet: Connect) -> None:
     properties = packet.properties
     session.expiry = properties.get("session_expiry_interval", 0)
     session.is_kept = session.expiry > 0
-    session.most_in_flight = properties.get("receive_maximum", session.most_in_flight)
-    session.largest_packet = properties.get("maximum_packet_size")
+    deliveries = session.deliveries
+    deliveries.most_in_flight = properties.get("receive_maximum", deliveries.most_in_flight)
+    deliveries.largest_packet = properties.get("maximum_packet_size")
     session.tells_reasons = properties.get("request_problem_information", True)
 
 
@@ -203,50 +207,67 @@ def on_publish(session: MqttSession, packet: Publish) -> None:
     """Send a message. (mqtt-connector M55, M57, M60 to M65, M142, M145)"""
     if packet.properties and not _read_alias(session, packet):
         return
-    problem = check_topic(packet.topic) or unusable(packet.topic)
-    if problem is not None:
-        session.fail(BAD_TOPIC, problem)
-        return
-    kind = PUBACK if packet.qos == _AT_LEAST_ONCE else PUBREC
-    state, packet_id = session.state, packet.packet_id
-    received = state.received
-    if packet.qos == EXACTLY_ONCE:
-        if packet_id in received:
-            if received[packet_id] is None:  # else the answer follows when it is stored
-                session.answer(kind, packet_id)
+    topic, qos = packet.topic, packet.qos
+    destination = session.destinations.get(topic)
+    if destination is None:
+        problem = check_topic(topic) or unusable(topic)
+        if problem is not None:
+            session.fail(BAD_TOPIC, problem)
             return
-        if len(received) >= MOST_RECEIVED:
-            text = f"{MOST_RECEIVED} messages of QoS 2 wait for PUBREL"
-            session.fail(RECEIVE_MAXIMUM_EXCEEDED, text)
-            return
-        received[packet_id] = None
-    if packet.topic.startswith("$") and not session.options.publish_dollar_topics:
-        if packet.qos:
-            session.answer(kind, packet_id)
+    if qos == EXACTLY_ONCE and not _is_new(session, packet.packet_id):
         return
+    if destination is None:
+        if topic.startswith("$") and not session.options.publish_dollar_topics:
+            if qos:
+                on_published(session, packet.packet_id, qos)
+            return
+        destination = session.add_destination(topic)
+    try:
+        session.publish(packet, destination)
+    except JMSException:
+        if qos == EXACTLY_ONCE:
+            session.state.refuse_received(packet.packet_id)
+        raise
 
-    def on_stored() -> None:
+
+def _is_new(session: MqttSession, packet_id: int) -> bool:
+    """Return whether a message of QoS 2 has not come before; answer one that has."""
+    received = session.state.received
+    if packet_id in received:
+        if received[packet_id] is None:  # else the answer follows when it is stored
+            session.answer(PUBREC, packet_id)
+        return False
+    if len(received) >= MOST_RECEIVED:
+        text = f"{MOST_RECEIVED} messages of QoS 2 wait for PUBREL"
+        session.fail(RECEIVE_MAXIMUM_EXCEEDED, text)
+        return False
+    received[packet_id] = None
+    return True
+
+
+def on_published(session: MqttSession, packet_id: int, qos: int) -> None:
+    """Answer a message of QoS 1 or 2 that is stored."""
+    kind = PUBACK
+    if qos == EXACTLY_ONCE:
+        kind, received = PUBREC, session.state.received
         if packet_id in received:
             received[packet_id] = None
-        session.answer(kind, packet_id)
+    session.to_client(SHORT_ACKS[kind] + packet_id.to_bytes(2))
 
-    def on_refusal(code: int, text: str) -> None:
-        state.refuse_received(packet_id)
-        if session.is_v5:
-            session.answer(kind, packet_id, code, text)
-        else:
-            session.fail(code, text)
 
-    try:
-        session.publish(packet, on_stored, on_refusal)
-    except JMSException:
-        state.refuse_received(packet_id)
-        raise
+def on_refused(session: MqttSession, packet_id: int, qos: int, code: int, text: str) -> None:
+    """Tell that a message of QoS 1 or 2 is not stored, or end the connection."""
+    if qos == EXACTLY_ONCE:
+        session.state.refuse_received(packet_id)
+    if session.is_v5:
+        session.answer(PUBACK if qos == _AT_LEAST_ONCE else PUBREC, packet_id, code, text)
+    else:
+        session.fail(code, text)
 
 
 def _read_alias(session: MqttSession, packet: Publish) -> bool:
     """Replace the topic's alias by the topic; return whether the packet is right."""
-    alias = packet.properties.get("topic_alias")
+    alias = packet.properties.pop("topic_alias", None)
     if "subscription_identifier" in packet.properties:
         session.fail(PROTOCOL_ERROR, "a client's message has a subscription identifier")
         return False
@@ -269,27 +290,27 @@ def on_ack(session: MqttSession, packet: Ack) -> None:
 
     (mqtt-connector M61, M81)
     """
-    packet_id, state, is_v5 = packet.packet_id, session.state, session.is_v5
-    if packet.type == PUBREL:
+    packet_id, kind, state, is_v5 = packet.packet_id, packet.type, session.state, session.is_v5
+    if kind == PUBREL:
         code = SUCCESS if packet_id in state.received or not is_v5 else ID_NOT_FOUND
         released = state.release_received(packet_id)
         released.then(lambda done: session.answer_stored(PUBCOMP, packet_id, done, code))
         return
-    sent = state.sent.get(packet_id)
-    is_live = sent is not None and (sent.consumer_id is not None or sent.is_released)
-    if packet.type == PUBREC:
+    sent, deliveries = state.sent.get(packet_id), session.deliveries
+    is_live = sent is not None and (sent.subscription is not None or sent.is_released)
+    if kind == PUBREC:
         if sent is None or not is_live or sent.qos != EXACTLY_ONCE:
             session.answer(PUBREL, packet_id, ID_NOT_FOUND if is_v5 else SUCCESS)
         elif packet.code >= _REFUSED:
-            session.settle(packet_id, sent)
+            deliveries.settle(packet_id, sent)
         elif sent.is_released:
             session.answer(PUBREL, packet_id)
         else:
-            session.release(packet_id, sent)
-    elif sent is not None and is_live:
-        expected = PUBACK if sent.qos == _AT_LEAST_ONCE else PUBCOMP
-        if packet.type == expected:
-            session.settle(packet_id, sent)
+            deliveries.release(packet_id, sent)
+    elif (
+        sent is not None and is_live and kind == (PUBACK if sent.qos == _AT_LEAST_ONCE else PUBCOMP)
+    ):
+        deliveries.settle(packet_id, sent)
 
 
 # subscriptions

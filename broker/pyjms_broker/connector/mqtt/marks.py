@@ -1,4 +1,4 @@
-"""Records of kept sessions: packet ids of QoS 2, subscriptions of 5.0, and how long they are kept.
+"""Records of kept sessions: packet ids of QoS 2, subscriptions and wills of 5.0, and their expiry.
 
 A record is a message in the internal queue `PyJMS.Mqtt.Marks`. Only sessions that are kept, on a
 broker whose store is persistent, have records:
@@ -10,6 +10,7 @@ broker whose store is persistent, have records:
     released     after PUBREC, before PUBREL          PUBCOMP
     filter       for 5.0, before SUBACK               UNSUBSCRIBE
     session      after CONNECT, and at the end        the session has expired
+    will         when the client was lost             it is sent, or the session resumed
 
 A removal may be lost in a crash, a record may not. So of several records of one thing the last
 counts, and the earlier ones are removed before it is.
@@ -47,6 +48,7 @@ SENT: Final = "sent"
 RELEASED: Final = "released"
 FILTER: Final = "filter"
 SESSION: Final = "session"
+WILL: Final = "will"
 
 
 class Mark(NamedTuple):
@@ -55,11 +57,11 @@ class Mark(NamedTuple):
     client_id: str
     kind: str
     packet_id: int
-    """0 for `FILTER` and `SESSION`."""
+    """0 for `FILTER`, `SESSION` and `WILL`."""
     key: str = ""
-    """For `SENT` and `RELEASED`: the subscription; for `FILTER` its text."""
+    """For `SENT` and `RELEASED`: the subscription; for `FILTER`: its text."""
     message: str = ""
-    """For the former: the message id; for `FILTER` and `SESSION`: their values."""
+    """For these two: the message id; for `FILTER`, `SESSION` and `WILL`: their values."""
 
     @property
     def place(self) -> Place:
@@ -88,6 +90,10 @@ class Marks:
         self._producer_id = ProducerId(IdGenerator().generate())
         self._numbers = itertools.count(1)
 
+    def next_id(self) -> MessageId:
+        """Return the id of a message that the broker sends by itself."""
+        return MessageId(None, self._producer_id, next(self._numbers))
+
     def read(self) -> Iterator[tuple[Mark, MessageId]]:
         """Yield the records that a former broker has left."""
         if MARKS not in self._region.destinations():
@@ -102,7 +108,7 @@ class Marks:
 
     def write(self, mark: Mark, transaction: Transaction | None = None) -> Stored:
         """Write a record, in a transaction if one is given."""
-        message_id = MessageId(None, self._producer_id, next(self._numbers))
+        message_id = self.next_id()
         message = ActiveMQMessage(destination=MARKS, message_id=message_id, persistent=True)
         message.producer_id = self._producer_id
         message.response_required = True

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.errors import JMSException, MessageFormatException
 from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert
+from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.limits import inflate
-from pyjms.wire.mqtt import V5, Properties, Publish, check_topic
+from pyjms.wire.mqtt import Properties, Publish, check_topic
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
     ActiveMQMapMessage,
@@ -67,13 +68,12 @@ class Delivery(NamedTuple):
     is_retained: bool = False
 
 
-_SENT: Final[dict[tuple[int, bool], bytes]] = {
-    (qos, retain): encode_map({_QOS: qos, **({_RETAIN: True, _WAS_RETAIN: True} if retain else {})})
+_SENT: Final = tuple(
+    (encode_map({_QOS: qos}), encode_map({_QOS: qos, _RETAIN: True, _WAS_RETAIN: True}))
     for qos in range(3)
-    for retain in (False, True)
-}
-"""The properties of messages of MQTT clients."""
-_FOUND: Final[dict[bytes, Delivery]] = {
+)
+"""The properties of messages of MQTT clients, by QoS and RETAIN."""
+_FOUND: Final[dict[bytes | None, Delivery]] = {
     **{encode_map({_QOS: qos}): Delivery(qos) for qos in range(3)},
     **{
         encode_map({_QOS: qos, _WAS_RETAIN: True, _RETAINED: True}): Delivery(qos, True)
@@ -84,22 +84,29 @@ _FOUND: Final[dict[bytes, Delivery]] = {
 
 
 def to_message(
-    packet: Publish, level: int | None, strategy: DefaultSubscriptions
+    packet: Publish, destination: Destination, strategy: DefaultSubscriptions
 ) -> ActiveMQMessage:
-    """Return the message of a PUBLISH, without ids and destination; of 5.0 with its properties.
+    """Return the message of a PUBLISH, without ids.
 
     Raises:
         MessageFormatException: the payload is not the text that it says it is, or the response
             topic is wrong.
     """
-    properties = packet.properties if level == V5 else None
-    message = _body(packet, properties)
+    message = ActiveMQBytesMessage(None, destination, content=packet.payload)
     message.priority = _DEFAULT_PRIORITY
     message.timestamp = _clock.time_ms()
     message.persistent = packet.qos > 0
-    if properties is None:
-        message.marshalled_properties = _SENT[packet.qos, packet.retain]
-        return message
+    message.marshalled_properties = _SENT[packet.qos][packet.retain]
+    return _with_properties(message, packet, strategy) if packet.properties else message
+
+
+def _with_properties(
+    message: ActiveMQMessage, packet: Publish, strategy: DefaultSubscriptions
+) -> ActiveMQMessage:
+    """Return the message with the properties of 5.0."""
+    properties = packet.properties
+    if properties.get("payload_format_indicator"):
+        message = _as_text_message(message)
     kept: dict[str, object] = {
         name: value
         for name, value in properties.get("user_property", ())
@@ -129,13 +136,15 @@ def to_message(
     return message
 
 
-def _body(packet: Publish, properties: Properties | None) -> ActiveMQMessage:
-    if not properties or not properties.get("payload_format_indicator"):
-        return ActiveMQBytesMessage(content=packet.payload)
+def _as_text_message(message: ActiveMQMessage) -> ActiveMQMessage:
     try:
-        return ActiveMQTextMessage(content=encode_text(packet.payload.decode()))
+        content = encode_text((message.content or b"").decode())
     except UnicodeDecodeError as error:
         raise MessageFormatException("The payload is not UTF-8") from error
+    return ActiveMQTextMessage(
+        None, message.destination, content=content, priority=message.priority,
+        timestamp=message.timestamp, persistent=message.persistent,
+    )  # fmt: skip
 
 
 def properties_of(message: ActiveMQMessage, strategy: DefaultSubscriptions) -> Properties:
@@ -196,12 +205,10 @@ def delivery_of(message: ActiveMQMessage) -> Delivery:
     A persistent message of a JMS client has QoS 1, any other one QoS 0. (mqtt-connector M80)
     """
     properties = message.marshalled_properties
-    if not properties:
-        return Delivery(int(message.persistent))
     found = _FOUND.get(properties)
     if found is not None:
         return found
-    if len(properties) > _MAXIMUM_PROPERTIES:
+    if not properties or len(properties) > _MAXIMUM_PROPERTIES:
         return Delivery(int(message.persistent))
     try:
         values = message.properties
@@ -209,7 +216,7 @@ def delivery_of(message: ActiveMQMessage) -> Delivery:
         logger.warning("%s cannot be read for an MQTT client: %s", message.message_id, error)
         return Delivery(int(message.persistent))
     qos = values.get(_QOS)
-    if not isinstance(qos, int) or not 0 <= qos <= max(_SENT)[0]:
+    if not isinstance(qos, int) or not 0 <= qos < len(_SENT):
         qos = int(message.persistent)
     return Delivery(qos, values.get(_RETAINED) is True)
 

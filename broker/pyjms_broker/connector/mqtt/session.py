@@ -4,16 +4,15 @@
     MqttSession                                                   commands <-> packets
     TcpTransport with MqttFormat                                  packets <-> bytes
 
-An MQTT client is thus treated like an OpenWire client, including limits and back-pressure. A packet
-is handled by the function of its class in `handlers`. A command that requires a response is kept
-until the response arrives, which is within `to_broker` unless it waits for a store or for space.
+A packet is handled by the function of its class in `handlers`. A command that requires a response
+is kept until the response arrives, which is within `to_broker` unless it waits for a store or for
+space. Messages are kept as numbers only, and all that follow each other in a chunk of input go to
+the broker in one call.
 
-Acknowledgement:
-
-    from the client                       to the client
-    QoS 1: PUBACK once it is stored       QoS 0: acknowledged when the packet was queued
-    QoS 2: PUBREC once it is stored,      QoS 1: by PUBACK
-           PUBCOMP for PUBREL             QoS 2: by PUBREC; PUBREL once that is recorded
+    messages of the client                messages to the client: see `deliveries`
+    QoS 1: PUBACK once it is stored
+    QoS 2: PUBREC once it is stored,
+           PUBCOMP for PUBREL
 
 `state` has the packet ids, which a kept session also has in its next connection: a message that the
 client sends again under the id of one that is stored is only acknowledged again, and after PUBREC
@@ -36,13 +35,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyjms.errors import (
     ConnectionFailedException,
     JMSException,
-    LocalProtocolError,
     MessageFormatException,
 )
+from pyjms.jms.destination import Topic
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.limits import LARGE_FRAME, UnfinishedFrame
+from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.mqtt import (
     BAD_CLIENT_ID,
     BAD_CREDENTIALS,
@@ -51,13 +50,11 @@ from pyjms.wire.mqtt import (
     NAMES,
     NOT_AUTHORIZED,
     PROTOCOL_ERROR,
-    PUBREL,
     QUOTA_EXCEEDED,
     SUCCESS,
     TAKEN_OVER,
     UNSPECIFIED,
     UNSUPPORTED_VERSION,
-    V5,
     Ack,
     ConnAck,
     Disconnect,
@@ -69,7 +66,6 @@ from pyjms.wire.mqtt import (
     Will,
 )
 from pyjms.wire.openwire.commands import (
-    AckType,
     ActiveMQMessage,
     BaseCommand,
     Command,
@@ -79,7 +75,6 @@ from pyjms.wire.openwire.commands import (
     DestinationInfo,
     ExceptionResponse,
     LocalTransactionId,
-    MessageAck,
     MessageDispatch,
     MessageId,
     ProducerInfo,
@@ -89,40 +84,34 @@ from pyjms.wire.openwire.commands import (
     Throwable,
     TransactionInfo,
     TransactionType,
+    message_size,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
+from pyjms_broker.api.access import Right
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.context import ProducerExchange
-from pyjms_broker.connector.bodies import LATEST_BODY
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.connector.client_session import Accepted, ClientSession, State
-from pyjms_broker.connector.mqtt.handlers import HANDLERS
-from pyjms_broker.connector.mqtt.messages import (
-    delivery_of,
-    payload_of,
-    properties_of,
-    to_message,
-    was_retained,
-)
-from pyjms_broker.connector.mqtt.state import (
-    EXACTLY_ONCE,
-    NEVER_EXPIRES,
-    Sent,
-    SessionState,
-)
-from pyjms_broker.connector.mqtt.topics import (
-    STRATEGIES,
-    begins_wild,
-    is_hidden,
-    shared_filter,
-)
+from pyjms_broker.connector.mqtt.deliveries import Deliveries, Subscription
+from pyjms_broker.connector.mqtt.handlers import HANDLERS, on_published, on_refused
+from pyjms_broker.connector.mqtt.messages import to_message
+from pyjms_broker.connector.mqtt.state import EXACTLY_ONCE, NEVER_EXPIRES, SessionState
+from pyjms_broker.connector.mqtt.topics import STRATEGIES
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.base import BrokerHost
     from pyjms_broker.connector.mqtt.connector import MqttOptions
+    from pyjms_broker.region.region_broker import RegionBroker
 
 logger = get_logger(__name__)
 
 _HIGHEST_ID: Final = 65535
+_PUBLISHED: Final = 1 << 30
+_QOS_BIT: Final = 16
+"""The number of a message's command has this bit, its QoS above this one, and its packet id."""
+_ENDING: Final = (State.DISCONNECTING, State.CLOSED)
+_MOST_DESTINATIONS: Final = 200
+"""The maximum number of topics of a session whose destinations are kept."""
+_LONGEST_CACHED: Final = 200
 _MAXIMUM_TEXT: Final = 1000
 """The maximum number of characters of a reason string."""
 _REMOVE: Final = 1
@@ -144,53 +133,6 @@ _RETURN_CODES: Final = {
 }
 _OTHER_RETURN_CODE: Final = 3
 """Return codes of CONNACK by reason code. (mqtt-connector M22)"""
-
-
-class Subscription:
-    """A subscription of a connection."""
-
-    def __init__(self, wanted: Filter, identifiers: list[int], info: ConsumerInfo) -> None:
-        assert info.consumer_id is not None
-        text, qos = wanted.text, wanted.qos
-        self.text = text
-        self.qos = qos
-        self.options = wanted
-        self.identifiers = identifiers
-        """The subscription identifier of 5.0, if there is one."""
-        self.info = info
-        self.is_shared = shared_filter(text) is not None
-        """Whether other clients use its queue."""
-        self.consumer_id: ConsumerId = info.consumer_id
-        self.key = f"{qos}:{text}"
-        """Identifies it in the state of a kept session."""
-        self.hides = begins_wild(text)
-        """Whether it does not match advisory topics and those that begin with `$`."""
-        self._unsent: list[MessageAck] = []
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether the broker counts the messages in the window, without keeping each."""
-        destination = self.info.destination
-        return (
-            destination is not None and destination.is_topic and self.info.subscription_name is None
-        )
-
-    def acknowledge_later(self, dispatch: MessageDispatch, message_id: MessageId) -> None:
-        """Record a message that needs no acknowledgement of the client."""
-        last = self._unsent[-1] if self._unsent else None
-        if last is None or not self.is_counted or last.destination != dispatch.destination:
-            kind = AckType.STANDARD if self.is_counted else AckType.INDIVIDUAL
-            last = MessageAck(dispatch.destination, None, self.consumer_id, kind, message_id)
-            self._unsent.append(last)
-        last.last_message_id = message_id
-        last.message_count += 1
-
-    def take_unsent(self) -> list[MessageAck]:
-        """Return and clear the acknowledgements of such messages."""
-        acks, self._unsent = self._unsent, []
-        return acks
-
-
 Done: TypeAlias = Callable[[], object]
 Failed: TypeAlias = Callable[[int, str], object]
 
@@ -219,10 +161,8 @@ class MqttSession(ClientSession[Packet]):
         """Whether the session outlives the connection."""
         self.expiry = NEVER_EXPIRES
         """Seconds for which 5.0 keeps the session after the connection."""
-        self.most_in_flight = _HIGHEST_ID
-        """The number of messages of QoS 1 and 2 that the client accepts at once."""
-        self.largest_packet: int | None = None
-        """Bytes of the largest packet that the client accepts; None: any."""
+        self.is_v5 = False
+        """Whether the client speaks 5.0."""
         self.tells_reasons = True
         """Whether the client wants texts in addition to reason codes."""
         self.aliases: dict[int, str] = {}
@@ -231,12 +171,17 @@ class MqttSession(ClientSession[Packet]):
         self.state = SessionState()
         self.subscriptions: dict[str, Subscription] = {}
         """By topic filter."""
-        self.consumers: dict[ConsumerId, Subscription] = {}
+        self.deliveries = Deliveries(self)
+        self._deliver = self.deliveries.deliver
         self._command_ids = itertools.count(1)
         self._requests: dict[int, tuple[Done | None, Failed | None]] = {}
-        self._held: deque[tuple[Subscription, MessageDispatch]] = deque()
-        """Messages for which there is no free packet id."""
-        self._with_unsent_acks: dict[Subscription, None] = {}
+        self._unanswered = 0
+        """The number of messages of QoS 1 and 2 that the broker has not stored yet."""
+        self._messages: deque[Command] = deque()
+        """Messages that the broker gets next."""
+        self.destinations: dict[str, Topic] = {}
+        """The destinations of topics, of which it is known that messages can be sent to them."""
+        self._is_sending = False
         self._is_released = False
 
     @property
@@ -253,9 +198,10 @@ class MqttSession(ClientSession[Packet]):
         will, self.will = self.will, None
         if will is not None:
             self._send_will(will)
-        self.state.end_connection({message.message_id for message in refused})
-        self._held.clear()
+        self._drop_messages()
+        self.deliveries.close()
         if self.is_kept:
+            self.state.end_connection({message.message_id for message in refused})
             self.host.connections.mqtt_sessions.expire_later(self.client_id, self.expiry)
 
     def _send_will(self, will: Will) -> None:
@@ -263,21 +209,20 @@ class MqttSession(ClientSession[Packet]):
         delay = min(will.properties.pop("will_delay_interval", 0), self.expiry)
         packet = Publish(will.topic, will.payload, will.qos, will.retain)
         packet.properties = will.properties
-        message, host = self._message(packet), self.host
+        message, host = self._message(packet, self.strategy.topic(will.topic)), self.host
         context = host.region_broker.client_context(self.client_id)
         if not delay or not self.is_kept or context is None:
-            self._send(message)
+            self.to_broker(message)
             return
-        exchange = ProducerExchange(context, ProducerInfo(self.producer_id))
-        address = self.remote_address
-
-        def send() -> None:
+        if _may_send(context, host.region_broker, self.strategy.topic(will.topic)):
             try:
-                host.broker.send(exchange, message)
+                self.state.keep_will(packet, delay, self.options.subscription_strategy)
             except JMSException as error:
-                logger.warning("%s: the will is refused: %s", address, error)
-
-        host.connections.mqtt_sessions.call_later(self.client_id, delay, send)
+                logger.warning("%s: the will is not stored: %s", self.remote_address, error)
+        exchange = ProducerExchange(context, ProducerInfo(self.producer_id))
+        size = message_size(message)
+        sessions = host.connections.mqtt_sessions
+        sessions.send_later(self.client_id, delay, message, exchange, size)
 
     @property
     def protocol(self) -> str:
@@ -288,28 +233,66 @@ class MqttSession(ClientSession[Packet]):
         """The level of the protocol; None until CONNECT."""
         return self._format.level
 
-    @property
-    def is_v5(self) -> bool:
-        """Whether the client speaks 5.0."""
-        return self._format.level == V5
-
     # from the client
     def on_command(self, packet: Packet) -> None:
         """Handle a packet."""
-        if self.status in {State.DISCONNECTING, State.CLOSED}:
-            return
-        handler = HANDLERS.get(type(packet))
+        self.on_frames(deque((packet,)))
+
+    def on_frames(self, packets: deque[Packet]) -> None:
+        """Handle packets, until there are none or reading is paused."""
+        while packets and not self.is_paused:
+            packet = packets[0]
+            if self._messages and self._follows_messages(packet) and not self._send_messages():
+                return
+            packets.popleft()
+            if self.status in _ENDING:
+                continue
+            handler = HANDLERS.get(type(packet))
+            try:
+                if handler is None:
+                    self.fail(PROTOCOL_ERROR, f"a client sends no {type(packet).__name__}")
+                else:
+                    handler(self, packet)
+            except ConnectionFailedException as error:
+                logger.debug("An MQTT client has disconnected: %s", error)
+            except MessageFormatException as error:
+                self.fail(BAD_PAYLOAD, error.reason)
+            except JMSException as error:
+                self.fail(UNSPECIFIED, error.reason)
+        self._send_messages()
+        self.deliveries.send_unsent_acks()
+        self.limit_unread()
+
+    def _follows_messages(self, packet: Packet) -> bool:
+        """Return whether the broker must have the messages before it gets what a packet causes."""
+        if isinstance(packet, Publish):
+            return packet.qos == EXACTLY_ONCE and self.state.has_marks
+        return not isinstance(packet, Ack)
+
+    def _send_messages(self) -> bool:
+        """Pass the messages on, as long as the broker wants any; return whether it has got all."""
+        if self._is_sending:  # one of them was refused, which ends the connection
+            return False
+        self._is_sending = True
         try:
-            if handler is None:
-                self.fail(PROTOCOL_ERROR, f"a client sends no {type(packet).__name__}")
-            else:
-                handler(self, packet)
-        except ConnectionFailedException as error:
-            logger.debug("An MQTT client has disconnected: %s", error)
-        except MessageFormatException as error:
-            self.fail(BAD_PAYLOAD, error.reason)
-        except JMSException as error:
-            self.fail(UNSPECIFIED, error.reason)
+            while self._messages and not self.is_paused:
+                self.connection.on_commands(self._messages)
+        finally:
+            self._is_sending = False
+        return not self._messages
+
+    def resume_reading(self) -> None:
+        if not self._messages:
+            super().resume_reading()
+            return
+        self.is_paused = False
+        self.call_next(self._resume)
+
+    def _resume(self) -> None:
+        """Pass on the messages that the pause has kept, then read again."""
+        self._send_messages()
+        if not self.is_paused:
+            super().resume_reading()
 
     # to the broker
     def request(
@@ -327,23 +310,34 @@ class MqttSession(ClientSession[Packet]):
         self._requests[command.command_id] = (done, failed)
         self.to_broker(command)
 
-    def publish(self, packet: Publish, done: Done, failed: Failed) -> None:
-        """Send a message; the calls are made for QoS 1 and 2 only."""
-        message = self._message(packet)
-        if packet.qos == EXACTLY_ONCE:
-            self.state.received[packet.packet_id] = message.message_id
-            if self.state.has_marks:
-                self._publish_marked(message, packet.packet_id, done, failed)
-                return
-        if packet.qos:
-            self.request(message, done, failed)
-        else:
-            self._send(message)
+    def add_destination(self, topic: str) -> Topic:
+        """Return the destination of a topic that was checked."""
+        destination = self.strategy.topic(topic)
+        if len(self.destinations) >= _MOST_DESTINATIONS:
+            self.destinations.clear()
+        if len(topic) <= _LONGEST_CACHED:
+            self.destinations[topic] = destination
+        return destination
 
-    def _publish_marked(
-        self, message: ActiveMQMessage, packet_id: int, done: Done, failed: Failed
-    ) -> None:
-        """Send a message, and record its packet id, in one transaction."""
+    def publish(self, packet: Publish, destination: Topic) -> None:
+        """Send a message; `on_published` is called for QoS 1 and 2."""
+        message = self._message(packet, destination)
+        qos = packet.qos
+        if qos:
+            if qos == EXACTLY_ONCE:
+                self.state.received[packet.packet_id] = message.message_id
+                if self.state.has_marks:
+                    self._publish_marked(message, packet.packet_id)
+                    return
+            message.command_id = _PUBLISHED | qos << _QOS_BIT | packet.packet_id
+            message.response_required = True
+            self._unanswered += 1
+        self._messages.append(message)
+
+    def _publish_marked(self, message: ActiveMQMessage, packet_id: int) -> None:
+        """Send a message of QoS 2, and record its packet id, in one transaction."""
+        done = partial(on_published, self, packet_id, EXACTLY_ONCE)
+        failed = partial(on_refused, self, packet_id, EXACTLY_ONCE)
         xid = message.transaction_id = LocalTransactionId(next(self.numbers), self.connection_id)
 
         def end(kind: int, done: Done | None = None, failed: Failed | None = None) -> None:
@@ -367,23 +361,11 @@ class MqttSession(ClientSession[Packet]):
         end(TransactionType.BEGIN)
         self.request(message, commit, roll_back)
 
-    def _message(self, packet: Publish) -> ActiveMQMessage:
-        message = to_message(packet, self.level, self.strategy)
-        message.destination = self.strategy.topic(packet.topic)
-        message.producer_id = self.producer_id
-        message.message_id = MessageId(None, self.producer_id, next(self.numbers))
+    def _message(self, packet: Publish, destination: Topic) -> ActiveMQMessage:
+        message = to_message(packet, destination, self.strategy)
+        producer_id = message.producer_id = self.producer_id
+        message.message_id = MessageId(None, producer_id, next(self.numbers))
         return message
-
-    def _send(self, message: ActiveMQMessage) -> None:
-        message.command_id = next(self._command_ids)
-        self.to_broker(message)
-
-    def send_unsent_acks(self) -> None:
-        """Acknowledge messages that need no acknowledgement of the client."""
-        waiting, self._with_unsent_acks = self._with_unsent_acks, {}
-        for subscription in waiting:
-            for ack in subscription.take_unsent():
-                self.to_broker(ack)
 
     # from the broker
     def oneway(self, command: Command) -> None:
@@ -392,8 +374,8 @@ class MqttSession(ClientSession[Packet]):
         Raises:
             ConnectionFailedException: the connection has ended.
         """
-        if isinstance(command, MessageDispatch):
-            self._on_dispatch(command)
+        if type(command) is MessageDispatch:
+            self._deliver(command)
         elif isinstance(command, Response):
             self._on_response(command)
         elif isinstance(command, ConnectionErrorCommand):
@@ -404,124 +386,22 @@ class MqttSession(ClientSession[Packet]):
             self.call_next(partial(self.fail, UNSPECIFIED, "the broker has closed a subscription"))
 
     def _on_response(self, response: Response) -> None:
-        request = self._requests.pop(response.correlation_id, None)
-        if request is None:
-            return
-        done, failed = request
-        if isinstance(response, ExceptionResponse):
-            code, text = _reason_of(response.exception)
-            if failed is None:
-                self.fail(code, text)
+        number = response.correlation_id
+        if number & _PUBLISHED:
+            self._unanswered -= 1
+            packet_id, qos = number & _HIGHEST_ID, number >> _QOS_BIT & 3
+            if not isinstance(response, ExceptionResponse):
+                on_published(self, packet_id, qos)
             else:
-                failed(code, text)
-        elif done is not None:
-            done()
+                on_refused(self, packet_id, qos, *_reason_of(response.exception))
+        elif number in self._requests:
+            done, failed = self._requests.pop(number)
+            if isinstance(response, ExceptionResponse):
+                (failed or self.fail)(*_reason_of(response.exception))
+            elif done is not None:
+                done()
         if self.status is State.DISCONNECTING:
             self.disconnect()
-
-    def _on_dispatch(self, dispatch: MessageDispatch) -> None:
-        subscription = self.consumers.get(dispatch.consumer_id)  # type: ignore[arg-type]
-        if subscription is not None and dispatch.message is not None:
-            self._deliver(subscription, dispatch, dispatch.message)
-
-    def _deliver(
-        self, subscription: Subscription, dispatch: MessageDispatch, message: ActiveMQMessage
-    ) -> None:
-        destination, message_id = dispatch.destination, message.message_id
-        assert message_id is not None
-        assert destination is not None
-        if subscription.hides and is_hidden(destination):
-            self._acknowledge_later(subscription, dispatch, message_id)
-            return
-        qos, is_retained = delivery_of(message)
-        qos = min(qos, subscription.qos)
-        packet_id = 0
-        former = None
-        if qos:
-            packet_id = self.state.find(subscription.key, message_id)
-            former = self.state.sent.get(packet_id)
-            is_full = former is None and len(self.state.sent) >= self.most_in_flight
-            packet_id = packet_id or self.state.free_id()
-            if not packet_id or self._held or is_full:
-                self._held.append((subscription, dispatch))
-                return
-        if former is not None and former.is_released:  # the acknowledgement was not stored
-            key, consumer_id = subscription.key, subscription.consumer_id
-            acknowledged = Sent(key, message_id, qos, consumer_id, destination)
-            self.call_next(partial(self.to_broker, _ack(acknowledged)))
-            return
-        topic, payload = self.strategy.text(destination), payload_of(message)
-        if len(payload) > LARGE_FRAME:
-            self.call_next(LATEST_BODY.forget)
-        packet = Publish(topic, payload, qos, is_retained, former is not None, packet_id)
-        if self.is_v5:
-            packet.properties = self._properties(subscription, message)
-            retains = subscription.options.retain_as_published
-            packet.retain = is_retained or (retains and was_retained(message))
-            if self.largest_packet is not None and self._size(packet) > self.largest_packet:
-                self._acknowledge_later(subscription, dispatch, message_id)
-                return
-        if not qos:
-            self._tcp.oneway(packet)
-            self._acknowledge_later(subscription, dispatch, message_id)
-            return
-        sent = Sent(subscription.key, message_id, qos, subscription.consumer_id, destination)
-        if qos == EXACTLY_ONCE and self.state.has_marks and former is None:
-            marked = self.state.add(packet_id, sent)
-            marked.then(lambda done: self._send_marked(packet, sent, done))
-        else:
-            self._tcp.oneway(packet)
-            self.state.add(packet_id, sent)
-
-    def _properties(self, subscription: Subscription, message: ActiveMQMessage) -> Properties:
-        properties = properties_of(message, self.strategy)
-        if subscription.identifiers:
-            properties["subscription_identifier"] = subscription.identifiers
-        return properties
-
-    def _size(self, packet: Publish) -> int:
-        data = bytearray()
-        self._format.encode_into(data, packet)
-        return len(data)
-
-    def _send_marked(self, packet: Publish, sent: Sent, marked: Completion) -> None:
-        """Send a message of QoS 2 whose packet id is recorded."""
-        if marked.error is not None or sent.consumer_id not in self.consumers:
-            return
-        try:
-            self._tcp.oneway(packet)
-        except ConnectionFailedException as error:
-            logger.debug("An MQTT client has disconnected: %s", error)
-        except LocalProtocolError as error:
-            logger.warning("%s cannot be sent to an MQTT client: %s", sent.message_id, error)
-            self.state.remove(packet.packet_id)
-            self.to_broker(_ack(sent, AckType.POISON))
-
-    def _acknowledge_later(
-        self, subscription: Subscription, dispatch: MessageDispatch, message_id: MessageId
-    ) -> None:
-        subscription.acknowledge_later(dispatch, message_id)
-        if not self._with_unsent_acks:
-            # while it is dispatching, the broker does not accept acknowledgements
-            self.call_next(self.send_unsent_acks)
-        self._with_unsent_acks[subscription] = None
-
-    def settle(self, packet_id: int, sent: Sent) -> None:
-        """Acknowledge a message whose packet id is free again."""
-        self.state.remove(packet_id)
-        if not sent.is_released:
-            self.to_broker(_ack(sent))
-        self.deliver_held()
-
-    def release(self, packet_id: int, sent: Sent) -> None:
-        """Acknowledge a message of QoS 2 after PUBREC, and answer PUBREL."""
-
-        def on_marked(marked: Completion) -> None:
-            if marked.error is None:
-                self.to_broker(_ack(sent))
-            self.answer_stored(PUBREL, packet_id, marked)
-
-        self.state.release(packet_id, sent).then(on_marked)
 
     def answer_stored(
         self, kind: int, packet_id: int, stored: Completion, code: int = SUCCESS
@@ -532,17 +412,6 @@ class MqttSession(ClientSession[Packet]):
                 self.answer(kind, packet_id, code)
         except ConnectionFailedException as error:
             logger.debug("An MQTT client has disconnected: %s", error)
-
-    def deliver_held(self) -> None:
-        """Deliver messages for which there are packet ids now."""
-        held, self._held = self._held, deque()
-        while held:
-            subscription, dispatch = held.popleft()
-            if subscription.consumer_id in self.consumers and dispatch.message is not None:
-                self._deliver(subscription, dispatch, dispatch.message)
-            if self._held:
-                self._held += held
-                return
 
     # subscriptions
     def restore(self) -> None:
@@ -593,7 +462,7 @@ class MqttSession(ClientSession[Packet]):
             self.unsubscribe(former)
         subscription = Subscription(wanted, identifiers, self._consumer_info(wanted, retroactive))
         self.subscriptions[wanted.text] = subscription
-        self.consumers[subscription.consumer_id] = subscription
+        self.deliveries.add(subscription)
         stored = self._keep_filter(subscription)
 
         def on_refusal(code: int, text: str) -> None:
@@ -652,8 +521,7 @@ class MqttSession(ClientSession[Packet]):
         self.request(removal, done)
 
     def _forget(self, subscription: Subscription) -> None:
-        self.send_unsent_acks()
-        self.consumers.pop(subscription.consumer_id, None)
+        self.deliveries.remove(subscription)
         if self.subscriptions.get(subscription.text) is subscription:
             del self.subscriptions[subscription.text]
             self.state.forget_filter(subscription.text)
@@ -705,6 +573,7 @@ class MqttSession(ClientSession[Packet]):
 
     def fail(self, code: int, text: str) -> None:
         """Close the connection because of an error; `code` is a reason code of MQTT 5."""
+        self._send_messages()  # those before the error, which are answered
         if self.status is not State.CLOSED:
             logger.info("%s is disconnected (%#x): %s", self.remote_address, code, text)
             if self.is_v5 and self.status is State.CONNECTED:
@@ -717,14 +586,32 @@ class MqttSession(ClientSession[Packet]):
     def disconnect(self) -> None:
         """Close the connection when all requests of the client are answered."""
         self.status = State.DISCONNECTING
-        if not self._requests:
-            self.send_unsent_acks()
+        if not self._requests and not self._unanswered:
             self.close()
 
+    def close(self) -> None:
+        self._send_messages()
+        self._drop_messages()
+        self.deliveries.send_unsent_acks()
+        super().close()
 
-def _ack(sent: Sent, kind: int = AckType.INDIVIDUAL) -> MessageAck:
-    message_id = sent.message_id
-    return MessageAck(sent.destination, None, sent.consumer_id, kind, message_id, message_id, 1)
+    def _drop_messages(self) -> None:
+        """Drop the messages that the broker has not got, which the client may send again."""
+        messages = (each for each in self._messages if isinstance(each, ActiveMQMessage))
+        dropped = {message.message_id for message in messages}
+        for packet_id, message_id in list(self.state.received.items()) if dropped else ():
+            if message_id is not None and message_id in dropped:
+                self.state.refuse_received(packet_id)
+        self._messages.clear()
+
+
+def _may_send(context: ConnectionContext, region: RegionBroker, destination: Topic) -> bool:
+    """Return whether a client may send a message, as it could no longer be told otherwise."""
+    access = context.access
+    return access is None or (
+        access.may(Right.WRITE, destination)
+        and (destination in region.destinations() or access.may(Right.ADMIN, destination))
+    )
 
 
 def _reason_of(error: Throwable | None) -> tuple[int, str]:

@@ -7,12 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.jms.destination import Queue, Topic
-from pyjms.wire.openwire.commands import ConsumerId, MessageId, ProducerId
-from pyjms_broker.connector.mqtt.state import KeptSessions, Sent, SessionState
+from pyjms.wire.mqtt import Filter
+from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, MessageId, ProducerId
+from pyjms_broker.connector.mqtt.deliveries import Subscription
+from pyjms_broker.connector.mqtt.sessions import KeptSessions
+from pyjms_broker.connector.mqtt.state import Sent, SessionState
 from pyjms_broker.connector.mqtt.topics import STRATEGIES, exchanged, unusable
 
 DEFAULT, VIRTUAL = STRATEGIES.values()
-CONSUMER = ConsumerId("ID:c", 1, 1)
+CONSUMER = Subscription(
+    Filter("k"), [], ConsumerInfo(ConsumerId("ID:c", 1, 1), destination=Topic("k"))
+)
 STORED, REFUSED = (MessageId(None, ProducerId("ID:p", 1, 1), number) for number in (1, 2))
 
 
@@ -42,7 +47,7 @@ def test_places_of_virtual_topics() -> None:
 
 @pytest.mark.fact("mqtt-connector M82", "mqtt-connector M84")
 def test_packet_ids_are_used_once_until_they_are_free() -> None:
-    state = SessionState("c", is_kept=True)
+    state = SessionState("c")
     for number in range(1, 65536):
         assert state.free_id() == number
         state.add(number, Sent("k", MessageId(f"ID:{number}"), 1, CONSUMER, None))
@@ -64,13 +69,27 @@ def test_a_message_that_was_refused_at_the_end_may_come_again() -> None:
     assert state.received == {1: None, 2: None}
 
 
-def test_the_number_of_kept_sessions_is_limited() -> None:
+def test_the_number_of_sessions_of_absent_clients_is_limited() -> None:
     kept = KeptSessions()
-    first = kept.keep("c0")
-    for number in range(1, 10_000):
+    present = kept.keep("present")
+    for number in range(10_000):
         kept.keep(f"c{number}")
-    assert kept.get("c0") is first
-    kept.expire_later("c0", 0)
+        kept.expire_later(f"c{number}", 100)
+    assert kept.get("c0") is not None
     kept.keep("one more")
+    kept.expire_later("one more", 100)
     assert kept.get("c0") is None
+    assert kept.get("c1") is not None
+    assert kept.get("present") is present
     assert kept.expired() == []
+
+
+def test_the_memory_of_sessions_of_absent_clients_is_limited() -> None:
+    kept = KeptSessions()
+    for number in range(100):
+        state = kept.keep(f"c{number}")
+        state.received = dict.fromkeys(range(10_000))
+        kept.expire_later(f"c{number}", 100)
+    remembered = [number for number in range(100) if kept.get(f"c{number}") is not None]
+    assert 20 < len(remembered) < 60
+    assert remembered[-1] == 99
