@@ -2,8 +2,8 @@
 
     python -m benchmarks.spark [--quick]
 
-Beside each stands what the machine gives without it: a Parquet read of the same rows, plain Python
-over the same segments, a plain consumer of the same queue, a batch of Spark's own source. Runs are
+Beside each stands what the machine gives without it: a Parquet read of the same rows, a plain loop
+over the same journal, a plain consumer of the same queue, a batch of Spark's own source. Runs are
 taken when Spark is warm; medians of three. Compare ratios. The broker is a process of its own.
 """
 
@@ -109,70 +109,73 @@ def nowhere(frame: Any) -> None:
 
 
 def journal(spark: Any, folder: Path, count: int) -> tuple[Rows, Rows]:
-    """Rows a second from a journal, and where the time of plain Python goes."""
+    """Rows a second from a journal, and the processor time of a row without Spark."""
     data, parquet = str(folder / "data"), str(folder / "rows.parquet")
-    load = spark.read.format("jms-journal").load
-    load(data).write.parquet(parquet)
+
+    def load(**options: str) -> Any:
+        return spark.read.format("jms-journal").options(**options).load(data)
+
+    load(command="addMessage").write.parquet(parquet)
     every = count / median_of(lambda: nowhere(spark.read.parquet(parquet)))
-    plain = count / median_of(lambda: decode(data))
-    journal_rate = count / median_of(lambda: nowhere(load(data)))
-    pending = spark.read.format("jms-journal").option("view", "messages").load
-    pending_rate = count / median_of(lambda: nowhere(pending(data)))
-    return {
+    plain = count / median_of(lambda: plain_loop(data))
+    found = {
         "Parquet, the same rows": beside(every, every),
-        "plain Python, one process, same columns": beside(plain, every),
-        "jms-journal, view=records": beside(journal_rate, every),
-        "jms-journal, view=messages": beside(pending_rate, every),
-        "view=records beside plain Python": f"1 : {journal_rate / plain:.2f}",
-    }, {name: f"{seconds / count * 1e6:.1f} us a row" for name, seconds in decode(data).items()}
+        "plain Python loop, one process": beside(plain, every),
+    }
+    for name, options in VIEWS.items():
+        rate = count / median_of(lambda options=options: nowhere(load(**options)))
+        found[f"jms-journal, {name}"] = f"{beside(rate, every)}; to plain {rate / plain:.2f} : 1"
+    return found, {
+        "plain Python loop": us_a_row(lambda: plain_loop(data), count),
+        **{
+            f"jms-journal, {name}": us_a_row(lambda options=options: read(data, options), count)
+            for name, options in VIEWS.items()
+        },
+    }
 
 
-def decode(data: str) -> dict[str, float]:
-    """Do what the tasks do, without Spark; the processor's seconds of each step."""
-    from pyjms.spark.journal import read_slice, segments, slices
-    from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
-    from pyjms.wire.kahadb.codec import decode_command
+VIEWS = {
+    "all columns": {},
+    "message_id, timestamp, text": {"columns": "message_id,timestamp,text"},
+    "text": {"columns": "text"},
+    "view=messages": {"view": "messages"},
+}
+
+
+def plain_loop(data: str) -> int:
+    """Do what a user without Spark does: read each message of the journal's files as an object."""
+    from pyjms.client.messages import from_command
     from pyjms.wire.kahadb.commands import KahaAddMessageCommand
     from pyjms.wire.kahadb.frames import decode_message
+    from pyjms.wire.kahadb.segments import JournalFiles
 
-    schema = arrow_schema(MESSAGE_COLUMNS)
-    steps: list[tuple[str, Callable[[Any], Any]]] = [
-        ("read segments, checksums", lambda part: list(read_slice(part))),
-        ("decode the journal's records", lambda some: [decode_command(r.payload) for r in some]),
-        (
-            "leave the others out",
-            lambda some: [c for c in some if type(c) is KahaAddMessageCommand],
-        ),
-        ("decode the messages' headers", lambda some: [decode_message(c.message) for c in some]),
-        (
-            "decode properties and bodies",
-            lambda some: [message_values(message, None, 0) for message in some],
-        ),
-        ("make Arrow of it", lambda rows: [arrow_batch(some, schema) for some in pieces(rows)]),
-    ]
-    clock = Steps()
-    for part in slices(segments([data]), 1 << 20):
-        value: Any = part
-        for name, work in steps:
-            value = clock.step(name, work, value)
-    return clock.seconds
+    rows = []
+    for record in JournalFiles(Path(data) / "kahadb").records():
+        command = record.command()
+        if isinstance(command, KahaAddMessageCommand):
+            message = from_command(decode_message(command.message))
+            properties = dict(message.properties.items())
+            rows.append((message.message_id, message.timestamp, properties, message.text))
+    return len(rows)
 
 
-def pieces(rows: list[Any]) -> list[list[Any]]:
-    return [rows[at : at + 2000] for at in range(0, len(rows), 2000)]
+def read(data: str, options: dict[str, str]) -> int:
+    """Do what the planning and the tasks do, in this process."""
+    from pyjms.spark.journal import JournalDataSource
+
+    reader = JournalDataSource({"path": data, **options}).reader(None)
+    return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
 
 
-class Steps:
-    """The processor time of each step, over all of its runs."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def step(self, name: str, work: Callable[[Any], Any], value: Any) -> Any:
+def us_a_row(work: Callable[[], int], count: int) -> str:
+    """Return the least processor time of a row, after a first run."""
+    work()
+    taken = []
+    for _ in range(ROUNDS):
         begun = time.process_time()
-        result = work(value)
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - begun
-        return result
+        assert work() >= count
+        taken.append(time.process_time() - begun)
+    return f"{min(taken) / count * 1e6:.1f} us of processor time a row"
 
 
 def streams(spark: Any, url: str, folder: Path, count: int) -> Rows:
@@ -189,18 +192,47 @@ def streams(spark: Any, url: str, folder: Path, count: int) -> Rows:
             options = {"mode": mode, "spool": str(folder / name), "partitions": str(part)}
             options["maxMessagesPerTrigger"] = str(count // 6)  # the first batch warms up
             batches = progress(spark, url, folder / f"{name}-checkpoint", options)
-            seconds = sum(p["durationMs"]["triggerExecution"] for p in batches[1:]) / 1000
-            rate = sum(p["numInputRows"] for p in batches[1:]) / seconds
+            rate = rate_of(batches)
             found[f"stream, {mode}, {part} partitions"] = beside(rate, plain, "msg/s")
+    found |= queue_to_queue(spark, url, folder, count, plain)
     return found
 
 
-def progress(spark: Any, url: str, checkpoint: Path, options: dict[str, str]) -> list[Any]:
+def queue_to_queue(spark: Any, url: str, folder: Path, count: int, plain: float) -> Rows:
+    """Messages a second from a queue through a stream to another queue."""
+    found = {}
+    for level in ("off", "epoch"):
+        fill(url, count)
+        name = f"through-{level}"
+        options = {"mode": "ranges", "maxMessagesPerTrigger": str(count // 6)}
+        sink = {"url": url, "destination": f"bench.{level}", "exactlyOnce": level}
+        batches = progress(spark, url, folder / name, options, ("jms", sink))
+        found[f"queue to queue, ranges, exactlyOnce={level}"] = beside(
+            rate_of(batches), plain, "msg/s"
+        )
+    return found
+
+
+def rate_of(batches: list[Any]) -> float:
+    """Return the messages a second of all batches but the first, which warms up."""
+    seconds = sum(p["durationMs"]["triggerExecution"] for p in batches[1:]) / 1000
+    return sum(p["numInputRows"] for p in batches[1:]) / seconds
+
+
+def progress(
+    spark: Any,
+    url: str,
+    checkpoint: Path,
+    options: dict[str, str],
+    sink: tuple[str, dict[str, str]] = ("noop", {}),
+) -> list[Any]:
     """Run a stream until the queue is empty; return Spark's report of each batch with rows."""
     reader = spark.readStream.format("jms").option("url", url).options(**options)
     query = (
         reader.load(QUEUE)
-        .writeStream.format("noop")
+        .select("text")
+        .writeStream.format(sink[0])
+        .options(**sink[1])
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
@@ -268,7 +300,7 @@ def measure(*, quick: bool) -> dict[str, Rows]:
         shutil.rmtree(folder)
     return {
         "Spark: rows of 1 KB from a journal, 2 cores": rows,
-        "Where plain Python's time goes there": steps,
+        "The same without Spark": steps,
         "Spark: messages of 1 KB through a stream, 2 cores": through,
         "Spark: a batch of five messages": phases,
     }

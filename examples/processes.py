@@ -24,6 +24,10 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
+    # An internal setting of Spark, for short runs on little data only: to compile expressions
+    # takes longer than to interpret them.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # without the second compiler, which takes half of the processor time of a short run
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }

@@ -83,6 +83,8 @@ def float_text(value: float, *, single: bool = False) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0:
         return "-0.0" if math.copysign(1.0, value) < 0 else "0.0"
+    if not single and _PLAIN_FROM <= abs(value) < _PLAIN_TO:
+        return float.__repr__(value)  # the same digits, and here without an exponent, too
     digits = Decimal(_shortest32(value) if single else repr(float(value)))
     if _PLAIN_FROM <= abs(value) < _PLAIN_TO:
         text = format(digits, "f")

@@ -68,7 +68,10 @@ class SparkSettings(Section):
     java: Text = "auto"
     """auto, system, bundled, or the folder of a Java installation."""
     aot_cache: bool = False
-    """Whether Java 25 keeps a start-up cache, which halves the start-up time of Spark."""
+    """Whether Java keeps a start-up cache; from the second start on, Spark starts faster."""
+    linked_home: bool = True
+    """Whether a local Spark gets a SPARK_HOME of links in the user's cache folder, so that its
+    Python processes do not compile pyspark again; only if SPARK_HOME is not set."""
     drain_timeout: Duration = 30.0
     """Maximum wait for batches in progress during a stop; after that they are cancelled, and
     repeated after the next start."""

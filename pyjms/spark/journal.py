@@ -1,10 +1,11 @@
 """The batch source `jms-journal`: the records of journal files, or their pending messages.
 
 Options: `path` (folders, separated by commas: KahaDB's, or a data folder above it), `view`
-(`records` or `messages`), `destination`, `command` (names, separated by commas), `since`, `until`,
-`partitionBytes` (the size of a task's share), `storeOpenWireVersion`, `pushdown` (`true` requires
-`spark.sql.python.filterPushdown.enabled`, which `spark_session` sets). Torn and damaged parts are
-skipped. (spark-pipeline 3.4, 5 C)
+(`records` or `messages`), `columns` (only these are decoded, since Spark does not tell a Python
+source which ones a query needs), `destination`, `command` (names, separated by commas), `since`,
+`until`, `partitionBytes` (the size of a task's share), `storeOpenWireVersion`, `pushdown` (`true`
+requires `spark.sql.python.filterPushdown.enabled`, which `spark_session` sets). Torn and damaged
+parts are skipped. (spark-pipeline 3.4, 5 C)
 
 Spark 4.3 applies the filter of the first use of a `load()` to all later uses of the same frame,
 even to those without a filter; so `pushdown` is for a frame that is used once. The options that
@@ -22,6 +23,7 @@ K15, K22, K31)
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from mmap import ACCESS_READ, mmap
@@ -30,14 +32,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from pyjms.errors import ConfigurationException, JMSException
+from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.spark.rows import (
     MESSAGE_COLUMNS,
-    arrow_batch,
+    Columns,
     arrow_schema,
     ddl,
-    message_values,
-    tolerant_values,
+    message_batch,
+    warn_of_damage,
 )
 from pyjms.wire.kahadb.codec import decode_command
 from pyjms.wire.kahadb.commands import (
@@ -53,14 +55,17 @@ from pyjms.wire.kahadb.commands import (
     KahaTransactionInfo,
     KahaUpdateMessageCommand,
 )
-from pyjms.wire.kahadb.frames import (
-    STORE_OPENWIRE_VERSION,
-    decode_message,
-    from_kaha_destination,
-    from_transaction_info,
-)
+from pyjms.wire.kahadb.frames import STORE_OPENWIRE_VERSION
 from pyjms.wire.kahadb.journal import Location, segment_name, segment_number
-from pyjms.wire.kahadb.segments import JournalRecord, SegmentReader, Skipped, read_located
+from pyjms.wire.kahadb.record_columns import RecordColumns
+from pyjms.wire.kahadb.segments import (
+    JournalRecord,
+    SegmentReader,
+    Skipped,
+    read_located,
+    read_record,
+)
+from pyjms.wire.openwire.message_columns import MessageColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,13 +137,32 @@ def read_slice(part: Slice, skipped: list[Skipped] | None = None) -> Iterator[Jo
         FileNotFoundError: the file was deleted.
         OSError: it cannot be read.
     """
+    for data, base, offsets in read_batches(part, skipped):
+        for offset in offsets:
+            record = read_record(data, Location(part.file_id, offset - base))
+            yield JournalRecord(Location(part.file_id, offset), record.payload)
+
+
+def read_batches(
+    part: Slice, skipped: list[Skipped] | None = None
+) -> Iterator[tuple[bytes, int, Sequence[int]]]:
+    """Yield the batches of a slice: bytes, their offset, and those of the slice's records in them.
+
+    Raises:
+        FileNotFoundError: the file was deleted.
+        OSError: it cannot be read.
+    """
     with Path(part.path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         reader = SegmentReader(data, part.file_id, start=part.start)
         try:
-            for record in reader.records():
-                if record.location.offset >= part.end:
+            for batch in reader.batches():
+                base, offsets = batch.location.offset, batch.offsets
+                if base >= part.end:
                     break
-                yield record
+                low = bisect_left(offsets, part.start)
+                high = bisect_left(offsets, part.end)
+                if low < high:
+                    yield data[base : batch.end], base, offsets[low:high]
         finally:
             reader.release()
         if skipped is not None:
@@ -157,7 +181,7 @@ def _files(folder: Path) -> Iterator[Segment]:
             yield Segment(str(path), number, size)
 
 
-_OWN: Final = (
+RECORDS: Final = (
     ("file_id", "int"),
     ("offset", "long"),
     ("size", "int"),
@@ -165,106 +189,23 @@ _OWN: Final = (
     ("transaction", "string"),
     ("subscription", "string"),
     ("error", "string"),
+    *MESSAGE_COLUMNS,
 )
-RECORDS: Final = (*_OWN, *MESSAGE_COLUMNS)
-"""The columns of `view=records`; `error` says why a message could not be read."""
+"""The columns of `view=records`; `error` says why a record or its message could not be read."""
 MESSAGES: Final = (("subscription", "string"), *MESSAGE_COLUMNS)
 """The columns of `view=messages`; a message of a topic has a row per subscription."""
-
-_NO_MESSAGE: Final = (None,) * len(MESSAGE_COLUMNS)
-_AT: Final = {name: index for index, (name, _) in enumerate(MESSAGE_COLUMNS)}
 
 
 class RecordFilter(NamedTuple):
     """The records to read; None: all. Times are in microseconds, both inclusive."""
 
-    commands: Collection[str] | None = None
-    destinations: Collection[str] | None = None
+    commands: frozenset[str] | None = None
+    destinations: frozenset[str] | None = None
     earliest: int | None = None
     latest: int | None = None
 
-    def accepts(self, command: str, destination: str | None) -> bool:
-        """Return whether records of this kind and destination match."""
-        return (self.commands is None or command in self.commands) and (
-            self.destinations is None or destination in self.destinations
-        )
-
-    def accepts_time(self, timestamp: int | None) -> bool:
-        """Return whether a message with this timestamp matches."""
-        if self.earliest is None and self.latest is None:
-            return True
-        return (
-            timestamp is not None
-            and (self.earliest is None or timestamp >= self.earliest)
-            and (self.latest is None or timestamp <= self.latest)
-        )
-
-    def accepts_message(self, values: Sequence[Any]) -> bool:
-        """Return whether a message matches, given the values of its columns."""
-        destination, timestamp = values[_AT["destination"]], values[_AT["timestamp"]]
-        return self.accepts("addMessage", destination) and self.accepts_time(timestamp)
-
 
 ALL: Final = RecordFilter()
-
-
-def record_row(
-    record: JournalRecord, record_filter: RecordFilter, version: int = STORE_OPENWIRE_VERSION
-) -> tuple[object, ...] | None:
-    """Return the record as a row of RECORDS; None: it does not match.
-
-    A record or message that cannot be read becomes a row with an `error`.
-    """
-    own = (record.location.file_id, record.location.offset, record.size)
-    try:
-        command = decode_command(record.payload)
-        name, found = _command_name(command), _find(command)
-        destination = None if found is None else from_kaha_destination(found).qualified_name
-    except JMSException as error:
-        return (*own, None, None, None, str(error), *_NO_MESSAGE)
-    if not record_filter.accepts(name, destination):
-        return None
-    head = (*own, name, _transaction(command), getattr(command, "subscription_key", None))
-    try:
-        values = _message(command, destination, version)
-    except JMSException as error:
-        return (*head, str(error), *_destination_only(command, destination))
-    if not record_filter.accepts_time(values[_AT["timestamp"]]):
-        return None
-    return (*head, None, *values)
-
-
-def _message(command: KahaCommand, destination: str | None, version: int) -> tuple[Any, ...]:
-    added = command.message if isinstance(command, KahaUpdateMessageCommand) else command
-    if not isinstance(added, KahaAddMessageCommand):
-        return _destination_only(command, destination)
-    message = decode_message(added.message, version)
-    return message_values(message, None, message.redelivery_counter)
-
-
-def _destination_only(command: KahaCommand, destination: str | None) -> tuple[Any, ...]:
-    values: list[Any] = list(_NO_MESSAGE)
-    values[_AT["destination"]] = destination
-    values[_AT["message_id"]] = getattr(command, "message_id", None)
-    return tuple(values)
-
-
-def _find(command: KahaCommand) -> KahaDestination | None:
-    if isinstance(command, KahaUpdateMessageCommand):
-        return command.message.destination
-    found = getattr(command, "destination", None)
-    return found if isinstance(found, KahaDestination) else None
-
-
-def _command_name(command: KahaCommand) -> str:
-    """Return `addMessage` for a KahaAddMessageCommand, and so on. (activemq-persistence K7)"""
-    name = type(command).__name__.removeprefix("Kaha").removesuffix("Command")
-    return name[0].lower() + name[1:]
-
-
-def _transaction(command: KahaCommand) -> str | None:
-    info = getattr(command, "transaction_info", None)
-    return str(from_transaction_info(info)) if isinstance(info, KahaTransactionInfo) else None
 
 
 def apply_filters(filters: Collection[Any], record_filter: RecordFilter = ALL) -> RecordFilter:
@@ -277,8 +218,8 @@ def apply_filters(filters: Collection[Any], record_filter: RecordFilter = ALL) -
     return record_filter
 
 
-def _and(before: Collection[str] | None, these: Collection[str]) -> Collection[str]:
-    return frozenset(these) if before is None else frozenset(before) & frozenset(these)
+def _and(before: frozenset[str] | None, these: Iterable[str]) -> frozenset[str]:
+    return frozenset(these) if before is None else before.intersection(these)
 
 
 def micros(value: datetime) -> int:
@@ -434,10 +375,10 @@ _PARTITION_BYTES: Final = 8 * 1024 * 1024
 _MESSAGES_PER_PARTITION: Final = 20_000
 _VIEWS: Final = {"records": RECORDS, "messages": MESSAGES}
 OPTION_NAMES: Final = (
-    "path", "view", "destination", "command", "since", "until", "partitionBytes",
+    "path", "view", "columns", "destination", "command", "since", "until", "partitionBytes",
     "storeOpenWireVersion", "pushdown",
 )  # fmt: skip
-_OPTIONS: Final = frozenset(name.lower() for name in OPTION_NAMES)
+_OPTIONS: Final = {name.lower(): name for name in OPTION_NAMES}
 
 
 class JournalOptions(NamedTuple):
@@ -445,6 +386,7 @@ class JournalOptions(NamedTuple):
 
     folders: tuple[str, ...]
     view: str
+    columns: Columns
     partition_bytes: int
     version: int
     pushdown: bool
@@ -475,7 +417,7 @@ class JournalDataSource(DataSource):
         return "jms-journal"
 
     def schema(self) -> str:
-        return ddl(_VIEWS[read_options(self.options).view])
+        return ddl(read_options(self.options).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         settings = read_options(self.options)
@@ -498,9 +440,24 @@ class RecordsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
-        record_filter, version = self._filter, self._settings.version
-        rows = (record_row(record, record_filter, version) for record in read_slice(partition.part))
-        return _batches((row for row in rows if row is not None), RECORDS)
+        settings, wanted = self._settings, self._filter
+        names = [name for name, _ in settings.columns]
+        messages = MessageColumns(names, None, wanted.earliest, wanted.latest)
+        columns = RecordColumns(
+            names, messages, settings.version, wanted.commands, wanted.destinations
+        )
+        schema = arrow_schema(settings.columns)
+        columns.file_id = partition.part.file_id
+        for data, base, offsets in read_batches(partition.part):
+            at = 0
+            while at < len(offsets):
+                room = _ROWS_PER_BATCH - messages.count
+                columns.add_records(data, base, offsets[at : at + room])
+                at += room
+                if messages.count >= _ROWS_PER_BATCH:
+                    yield message_batch(messages, schema, columns.take())
+        if messages.count:
+            yield message_batch(messages, schema, columns.take())
 
 
 class FilteringReader(RecordsReader):
@@ -543,23 +500,23 @@ class MessagesReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, PendingPartition)
-        return _batches(self._rows(partition.messages), MESSAGES)
-
-    def _rows(self, messages: Sequence[tuple[str, Pending]]) -> Iterator[tuple[object, ...]]:
-        record_filter = self._settings.record_filter
-        for (_, pending), record in zip(
-            messages,
-            read_located((path, pending.location) for path, pending in messages),
-            strict=True,
-        ):
-            command = decode_command(record.payload)
-            if isinstance(command, KahaUpdateMessageCommand):
-                command = command.message
-            assert isinstance(command, KahaAddMessageCommand)
-            message = decode_message(command.message, self._settings.version)
-            values = tolerant_values(message, None, message.redelivery_counter)
-            if record_filter.accepts_message(values):
-                yield (pending.subscription, *values)
+        settings, wanted = self._settings, self._settings.record_filter
+        if wanted.commands is not None and "addMessage" not in wanted.commands:
+            return
+        names = [name for name, _ in settings.columns]
+        messages = MessageColumns(
+            names, warn_of_damage, wanted.earliest, wanted.latest, wanted.destinations
+        )
+        columns = RecordColumns(names, messages, settings.version)
+        schema = arrow_schema(settings.columns)
+        located = partition.messages
+        records = read_located((path, pending.location) for path, pending in located)
+        for (_, pending), record in zip(located, records, strict=True):
+            columns.add_pending(record.payload, pending.subscription)
+            if messages.count == _ROWS_PER_BATCH:
+                yield message_batch(messages, schema, columns.take())
+        if messages.count:
+            yield message_batch(messages, schema, columns.take())
 
 
 def read_options(options: Mapping[str, str]) -> JournalOptions:
@@ -568,12 +525,15 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
     Raises:
         ConfigurationException: an option is unknown, missing or not valid.
     """
-    unknown = {name.lower() for name in options} - _OPTIONS
-    if unknown:
-        raise ConfigurationException(
-            f"jms-journal: unknown option {', '.join(sorted(unknown))}",
-            hint=f"the options are {', '.join(OPTION_NAMES)}",
-        )
+    for name in sorted(options):
+        if name.lower() not in _OPTIONS:
+            near = nearest_name(name.lower(), _OPTIONS)
+            raise ConfigurationException(
+                f"jms-journal: unknown option {name}",
+                hint=f"did you mean {_OPTIONS[near]}?"
+                if near
+                else f"the options are {', '.join(OPTION_NAMES)}",
+            )
     path = options.get("path", "")
     if not path:
         raise ConfigurationException("jms-journal: option path is missing", hint='load("DIR")')
@@ -590,6 +550,7 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
     return JournalOptions(
         tuple(part.strip() for part in path.split(",") if part.strip()),
         view,
+        _columns(options.get("columns", ""), _VIEWS[view]),
         _number(options, "partitionBytes", _PARTITION_BYTES, 1),
         _number(options, "storeOpenWireVersion", STORE_OPENWIRE_VERSION, 1),
         pushdown == "true",
@@ -600,6 +561,21 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
             _time(options, "until"),
         ),
     )
+
+
+def _columns(text: str, known: Columns) -> Columns:
+    """Return the columns that are named, in the order given; all if none is."""
+    kinds = dict(known)
+    chosen: dict[str, str] = {}
+    for name in filter(None, map(str.strip, text.split(","))):
+        if name not in kinds:
+            near = nearest_name(name, kinds)
+            raise ConfigurationException(
+                f"jms-journal: option columns names {name}, which is not a column of this view",
+                hint=f"did you mean {near}?" if near else f"the columns are {', '.join(kinds)}",
+            )
+        chosen[name] = kinds[name]
+    return tuple(chosen.items()) or known
 
 
 def _names(text: str, prefix: str = "") -> frozenset[str] | None:
@@ -630,17 +606,3 @@ def _number(options: Mapping[str, str], name: str, default: int, least: int) -> 
             f"jms-journal: option {name} is {text!r}, not a whole number of at least {least}"
         )
     return int(text)
-
-
-def _batches(
-    rows: Iterator[tuple[object, ...]], columns: Sequence[tuple[str, str]]
-) -> Iterator[pa.RecordBatch]:
-    schema = arrow_schema(columns)
-    chunk: list[tuple[object, ...]] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == _ROWS_PER_BATCH:
-            yield arrow_batch(chunk, schema)
-            chunk.clear()
-    if chunk:
-        yield arrow_batch(chunk, schema)

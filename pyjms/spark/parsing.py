@@ -27,7 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, VariantType
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.rows import DAMAGED, MESSAGE_COLUMNS
+from pyjms.spark.rows import MESSAGE_COLUMNS
 from pyjms.spark.schema import (
     ARRAY_ITEM,
     Array,
@@ -42,6 +42,7 @@ from pyjms.spark.schema import (
     model_type,
     raw_ddl,
 )
+from pyjms.wire.openwire.message_columns import DAMAGED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -90,8 +90,9 @@ from pyjms.spark.connections import (
 from pyjms.spark.drain import is_draining
 from pyjms.spark.offsets import Offset, batch_limit, split_evenly
 from pyjms.spark.options import JmsOptions
-from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_batch, arrow_schema, tolerant_values
+from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_schema, message_batch, new_columns
 from pyjms.wire.openwire.fast_reader import unmarshal_body
+from pyjms.wire.openwire.message_columns import DECLINED, MessageColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -327,21 +328,25 @@ def read_range(options: JmsOptions, partition: RangePartition) -> Iterator[pa.Re
     """
     options = replace(options, client_id=None)  # the driver's connection has it
     schema = arrow_schema(MESSAGE_COLUMNS)
+    columns = new_columns()
     at, last = partition.start, partition.start >= partition.end
     while not last:
         body, at, last = run_blocking(_read_chunk, options, partition, at)
         if body:
-            yield arrow_batch(_rows(body), schema)
+            _add_messages(columns, body)
+            yield message_batch(columns, schema)
 
 
-def _rows(body: bytes) -> Iterator[tuple[object, ...]]:
+def _add_messages(columns: MessageColumns, body: bytes) -> None:
     at = 0
     while at < len(body):
         number, size, kind = _RECORD_HEADER.unpack_from(body, at)
         at += _RECORD_HEADER.size
-        message = unmarshal_body(kind, body[at : at + size - 1])
-        at += size - 1
-        yield tolerant_values(message, number, message.redelivery_counter)
+        end = at + size - 1
+        if columns.add(body, at, end, kind, number) == DECLINED:
+            message = unmarshal_body(kind, body[at:end])
+            columns.add_message(message, number, message.redelivery_counter)
+        at = end
 
 
 async def _read_chunk(

@@ -10,23 +10,19 @@ become a property. (spark-pipeline 6.1)
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyjms.client.messages import CommandSource
 from pyjms.enums import DeliveryMode
-from pyjms.errors import ConfigurationException, MessageFormatException
-from pyjms.jms.conversions import value_text
+from pyjms.errors import ConfigurationException, MessageFormatException, ProtocolViolation
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.jms.message import DUPLICATE_ID_PROPERTY, BytesMessage, MapMessage, Message, TextMessage
 from pyjms.jms.types import Long
 from pyjms.runtime.distribution import install_command
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.commands import MessageId, ProducerId
+from pyjms.wire.openwire.message_columns import COLUMNS, MessageColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,13 +59,8 @@ _ARROW_TYPES: Final = {
     "boolean": "bool",
     "binary": "binary",
 }
-DAMAGED: Final = "damaged"
-"""The `body_kind` of a message that cannot be read."""
-_PERSISTENT, _NON_PERSISTENT = 2, 1
-_LATEST: Final = (2**63 - 1) // 1000
+assert tuple(name for name, _ in MESSAGE_COLUMNS) == COLUMNS
 Columns = Sequence[tuple[str, str]]
-Body = tuple[str, str | None, bytes | None]
-Properties = list[tuple[str, str | None]]
 
 
 def ddl(columns: Columns) -> str:
@@ -102,150 +93,63 @@ def arrow_schema(columns: Columns) -> pa.Schema:
     )
 
 
-def arrow_batch(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows, each in the order of the schema's columns, as one batch."""
+def new_columns(columns: Columns = MESSAGE_COLUMNS) -> MessageColumns:
+    """Return empty columns of messages, to be filled and made a batch by `message_batch`.
+
+    A damaged message becomes a row that says so, and a warning: its `body_kind` is DAMAGED,
+    `bytes` is the body as received, and it has no properties. A stream must not stop forever
+    because of one message.
+    """
+    return MessageColumns([name for name, _ in columns], warn_of_damage)
+
+
+def warn_of_damage(message_id: str, destination: str | None, error: ProtocolViolation) -> None:
+    """Log that a message cannot be read, without its contents."""
+    logger.warning("Message %s of %s is damaged: %s", message_id, destination, error)
+
+
+def message_batch(
+    columns: MessageColumns, schema: pa.Schema, own: Mapping[str, list[Any]] | None = None
+) -> pa.RecordBatch:
+    """Return the columns as one batch, and empty them; `own` has those that are not a message's."""
     import pyarrow as pa
 
-    values = list(zip(*rows, strict=True)) or [()] * len(schema)
+    lists, names, texts = columns.take()
+    if own:
+        lists.update(own)
     try:
-        arrays = [pa.array(column, kind) for column, kind in zip(values, schema.types, strict=True)]
+        arrays = _arrays(lists, names, texts, schema)
     except UnicodeEncodeError:  # a lone surrogate, which Java strings may contain
-        arrays = [
-            pa.array(_without_surrogates(column), kind)
-            for column, kind in zip(values, schema.types, strict=True)
-        ]
+        whole = {name: _without_surrogates(values) for name, values in lists.items()}
+        arrays = _arrays(whole, _without_surrogates(names), _without_surrogates(texts), schema)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _without_surrogates(value: Any) -> Any:
-    """Return a text, or a list of texts, with U+FFFD for lone surrogates."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list | tuple):
-        return type(value)(_without_surrogates(item) for item in value)
-    return value
+def _arrays(
+    lists: Mapping[str, list[Any]], names: list[str], texts: list[str | None], schema: pa.Schema
+) -> list[pa.Array]:
+    import pyarrow as pa
+
+    arrays = []
+    for field in schema:
+        values = lists[field.name]
+        if field.name == "properties":
+            starts = pa.array([*values, len(names)], pa.int32())
+            keys, items = pa.array(names, pa.string()), pa.array(texts, pa.string())
+            arrays.append(pa.MapArray.from_arrays(starts, keys, items))
+        else:
+            arrays.append(pa.array(values, field.type))
+    return arrays
 
 
-def message_values(
-    message: commands.ActiveMQMessage, seq: int | None, counter: int
-) -> tuple[object, ...]:
-    """Return a message as the values of MESSAGE_COLUMNS; `counter` is its redelivery counter.
-
-    Raises:
-        MessageFormatException: its properties or body are damaged.
-    """
-    source = CommandSource(message)
-    body = _BODIES.get(message.TYPE, _no_body)(source)
-    properties = [(name, _text(value)) for name, value in source.decode_properties().items()]
-    return _values(message, seq, counter, properties, body)
-
-
-def tolerant_values(
-    message: commands.ActiveMQMessage, seq: int | None, counter: int
-) -> tuple[object, ...]:
-    """Return the values like `message_values`; a damaged message becomes a row that says so.
-
-    Its `body_kind` is DAMAGED, `bytes` is the body as received, and it has no properties. A stream
-    must not stop forever because of one message.
-    """
-    try:
-        return message_values(message, seq, counter)
-    except MessageFormatException as error:
-        logger.warning(
-            "Message %s of %s is damaged: %s", message.message_id, message.destination, error
-        )
-        body = (DAMAGED, None, bytes(message.content or b""))
-        return _values(message, seq, counter, None, body)
-
-
-def _values(
-    message: commands.ActiveMQMessage,
-    seq: int | None,
-    counter: int,
-    properties: Properties | None,
-    body: Body,
-) -> tuple[object, ...]:
-    destination, reply_to = message.destination, message.reply_to
-    return (
-        seq,
-        str(message.message_id),
-        None if destination is None else destination.qualified_name,
-        _microseconds(message.timestamp),
-        _microseconds(message.expiration),
-        _PERSISTENT if message.persistent else _NON_PERSISTENT,
-        message.priority
-        if message.priority < 128
-        else message.priority - 256,  # a signed byte in Java
-        counter > 0,
-        counter + 1,
-        message.correlation_id,
-        message.type,
-        None if reply_to is None else reply_to.qualified_name,
-        message.group_id,
-        message.group_sequence if message.group_id is not None else None,
-        properties,
-        *body,
-    )
-
-
-def _microseconds(milliseconds: int) -> int | None:
-    """Return a time in microseconds; None: it is not set, or out of range."""
-    return milliseconds * 1000 if 0 < milliseconds <= _LATEST else None
-
-
-def _text(value: object) -> str | None:
-    """Return a property converted to text as JMS converts it to a String."""
-    if value is None or isinstance(value, str):
-        return value
-    return value_text(value)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, default=_plain, ensure_ascii=False)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return base64.b64encode(value).decode()
-    if isinstance(value, tuple):
-        return list(value)
-    return str(value)
-
-
-def _no_body(_source: CommandSource) -> Body:
-    return "none", None, None
-
-
-def _text_body(source: CommandSource) -> Body:
-    body = source.decode_body()
-    return "text", None if body is None else str(body), None
-
-
-def _bytes_body(source: CommandSource) -> Body:
-    body = source.decode_body()
-    return "bytes", None, bytes(body) if isinstance(body, bytes | bytearray) else b""
-
-
-def _object_body(source: CommandSource) -> Body:
-    body = source.decode_body()
-    return "object", None, bytes(body) if isinstance(body, bytes | bytearray) else None
-
-
-def _map_body(source: CommandSource) -> Body:
-    return "map", _json(source.decode_body()), None
-
-
-def _stream_body(source: CommandSource) -> Body:
-    return "stream", _json(source.decode_body()), None
-
-
-_BODIES: Final[dict[int, Callable[[CommandSource], Body]]] = {
-    commands.ActiveMQTextMessage.TYPE: _text_body,
-    commands.ActiveMQBytesMessage.TYPE: _bytes_body,
-    commands.ActiveMQObjectMessage.TYPE: _object_body,
-    commands.ActiveMQMapMessage.TYPE: _map_body,
-    commands.ActiveMQStreamMessage.TYPE: _stream_body,
-}
+def _without_surrogates(values: list[Any]) -> list[Any]:
+    """Return the values with U+FFFD for lone surrogates in texts."""
+    return [
+        value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if isinstance(value, str)
+        else value
+        for value in values
+    ]
 
 
 BODIES: Final = ("text", "bytes", "body")

@@ -293,6 +293,9 @@ _SHORT_TRIGGER: Final = 2.0
 """With a trigger interval up to this many seconds, a stop waits for one more trigger, which finds
 no new data and makes the source trim the finished messages; otherwise the next start trims them."""
 _POLL_INTERVAL: Final = 0.05
+_START_POLL_INTERVAL: Final = 0.5
+_IDLE: Final = ("Waiting", "Stopped", "Terminated")
+"""What the status of a query begins with when it has no batch to finish."""
 
 
 class RunInThread(Protocol):
@@ -414,6 +417,7 @@ class Supervisor:
         self._query, started = query, _clock.now()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._drain_on_request, query)
+            tasks.start_soon(self._report_start, query)
             failure = await self._in_thread(lambda: _wait_for_end(query))
             tasks.cancel_scope.cancel()
         self._query = None
@@ -429,6 +433,20 @@ class Supervisor:
         if failure is None and self._once:
             self._notify(events.PipelineDone(self._name))
         return failure
+
+    async def _report_start(self, query: StreamingQuery) -> None:
+        """Log what Spark is doing until the first batch is finished, which takes its longest."""
+        began, said, batch = _clock.now(), "", self._last_batch
+        while batch == self._last_batch:
+            found: str = await self._ask(lambda: str(query.status["message"]), "")
+            text = found.partition(" from ")[0]  # what follows is a Java object
+            if not text or text.startswith(_IDLE):
+                return
+            if text != said:
+                seconds = _clock.now() - began
+                logger.info("Pipeline %s: Spark: %s (%.0f s)", self._name, text, seconds)
+                said = text
+            await _clock.sleep(_START_POLL_INTERVAL)
 
     async def _pulse(self) -> None:
         """Report every ten seconds that the pipeline is alive, between restarts too."""
@@ -647,6 +665,7 @@ class PipelineRunner:
             java=settings.java,
             conf={**RUNNER_CONF, **settings.conf},
             aot_cache=settings.aot_cache,
+            linked_home=settings.linked_home,
         )
         self._listener = _make_listener(self._on_progress)
         spark.streams.addListener(self._listener)

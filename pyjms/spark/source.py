@@ -37,9 +37,10 @@ from pyjms.spark.ranges import (
     read_range,
     supports_ranges,
 )
-from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_batch, arrow_schema, ddl, tolerant_values
+from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_schema, ddl, message_batch, new_columns
 from pyjms.spark.sink import JmsBatchWriter, JmsStreamWriter, check_sink
 from pyjms.spark.spool import RowsPartition, SpoolStreamReader, read_rows, spool_id
+from pyjms.wire.openwire.message_columns import MessageColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +51,6 @@ logger: Final = get_logger(__name__)
 _Reader: TypeAlias = RangeStreamReader | SpoolStreamReader
 
 _ROWS_PER_BATCH: Final = 2000
-Row: TypeAlias = tuple[object, ...]
 
 
 class JmsDataSource(datasource.DataSource):
@@ -196,8 +196,8 @@ class BrowseReader(DataSourceReader):
         schema = arrow_schema(MESSAGE_COLUMNS)
         pages = _Pages(self._options)
         try:
-            while rows := run_blocking(pages.next):
-                yield arrow_batch(rows, schema)
+            while (columns := run_blocking(pages.next)).count:
+                yield message_batch(columns, schema)
         finally:
             run_blocking(pages.close)
 
@@ -229,21 +229,21 @@ class _Pages:
         self._session: ActiveMQSession | None = None
         self._messages: AsyncIterator[Message] | None = None
 
-    async def next(self) -> list[Row]:
-        """Return the next rows; an empty list means there are no more.
+    async def next(self) -> MessageColumns:
+        """Return the next messages; none means that there are no more.
 
         Raises:
             JMSException: the broker could not be reached, or the connection was lost; the
                 snapshot cannot be continued.
         """
         messages = await self._open_browser()
-        rows: list[Row] = []
-        while len(rows) < _ROWS_PER_BATCH:
+        columns = new_columns()
+        while columns.count < _ROWS_PER_BATCH:
             message = await anext(messages, None)
             if message is None:
                 break
-            rows.append(tolerant_values(command_of(message), None, message.delivery_count - 1))
-        return rows
+            columns.add_message(command_of(message), None, message.delivery_count - 1)
+        return columns
 
     async def close(self) -> None:
         """Close the browser; idempotent."""

@@ -68,7 +68,6 @@ from pyjms.client.messages import command_of
 from pyjms.client.session import ActiveMQSession
 from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.jms.destination import Queue, Topic
-from pyjms.jms.message import Message
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.spark.connections import (
@@ -83,7 +82,8 @@ from pyjms.spark.drain import is_draining
 from pyjms.spark.files import sync_folder, write_atomically
 from pyjms.spark.offsets import BatchLimit, Offset, batch_limit, split_evenly
 from pyjms.spark.options import JmsOptions, check_starting_offset
-from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_batch, arrow_schema, tolerant_values
+from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_schema, message_batch, new_columns
+from pyjms.wire.openwire.message_columns import MessageColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -300,13 +300,14 @@ class Spool:
         """Mark the last segment as possibly not acknowledged, as when a spool is opened."""
         self._in_doubt.update(self._segments[-1:])
 
-    def append(self, rows: Sequence[Sequence[object]]) -> Segment:
-        """Write rows as a new segment; it is durable when this returns.
+    def append(self, rows: MessageColumns) -> Segment:
+        """Write rows as a new segment; it is durable when this returns, and `rows` is empty.
 
         Raises:
             OSError: it cannot be written; nothing was added.
         """
-        first, count = self.end, len(rows)
+        first, count = self.end, rows.count
+        ids = frozenset(map(str, rows.lists[_ID_COLUMN]))
         path = self.folder / f"rows-{first:020d}-{count}.arrow"
         temporary = path.with_suffix(".tmp")
         _write(temporary, rows)
@@ -315,8 +316,7 @@ class Spool:
         segment = Segment(first, count, str(path))
         self._segments.append(segment)
         self._next = segment.end
-        index = [name for name, _ in MESSAGE_COLUMNS].index(_ID_COLUMN)
-        self._ids[segment] = frozenset(str(row[index]) for row in rows)
+        self._ids[segment] = ids
         return segment
 
     def delete_before(self, end: int) -> None:
@@ -417,14 +417,15 @@ def _ids(segment: Segment) -> Iterator[str]:
         yield from batch.column(_ID_COLUMN).to_pylist()
 
 
-def _write(path: Path, rows: Sequence[Sequence[object]]) -> None:
+def _write(path: Path, rows: MessageColumns) -> None:
     import pyarrow as pa
 
     schema = arrow_schema(MESSAGE_COLUMNS)
+    batch = message_batch(rows, schema)
     with path.open("wb") as file:
         with pa.ipc.new_file(file, schema) as writer:
-            for at in range(0, len(rows), _ROWS_PER_BATCH):
-                writer.write_batch(arrow_batch(rows[at : at + _ROWS_PER_BATCH], schema))
+            for at in range(0, batch.num_rows, _ROWS_PER_BATCH):
+                writer.write_batch(batch.slice(at, _ROWS_PER_BATCH))
         file.flush()
         os.fsync(file.fileno())
 
@@ -477,12 +478,13 @@ class Puller:
         while True:
             session, consumer = await self._open()
             rows, received, newest = await self._receive(consumer, limit, timeout)
-            if rows:
+            count = rows.count
+            if count:
                 self._spool.append(rows)
             if received:
                 await self._acknowledge(session)
-            if rows or not received:
-                return Pull(len(rows), newest, empty=not received)
+            if count or not received:
+                return Pull(count, newest, empty=not received)
             logger.info("%d messages were delivered again; they are already in the spool", received)
 
     async def _acknowledge(self, session: ActiveMQSession) -> None:
@@ -494,12 +496,12 @@ class Puller:
 
     async def _receive(
         self, consumer: ActiveMQMessageConsumer, limit: BatchLimit, timeout: float
-    ) -> tuple[list[tuple[object, ...]], int, int]:
-        rows: list[tuple[object, ...]] = []
+    ) -> tuple[MessageColumns, int, int]:
+        rows = new_columns()
         seen: set[str] = set()
         received = size = newest = 0
         deadline = _clock.now() + timeout
-        while len(rows) < limit.rows and size < limit.size:
+        while rows.count < limit.rows and size < limit.size:
             remaining = _NEXT_MESSAGE_TIMEOUT if received else max(0.0, deadline - _clock.now())
             message = await consumer.receive(remaining)
             if message is None:
@@ -509,15 +511,12 @@ class Puller:
             if message_id in seen or message_id in self._spool:
                 continue
             seen.add(message_id)
-            rows.append(self._row(message, self._spool.end + len(rows)))
-            size += len(command_of(message).content or b"")
+            command = command_of(message)
+            rows.add_message(command, self._spool.end + rows.count, message.delivery_count - 1)
+            size += len(command.content or b"")
             # the broker's time if the message has it: producers' clocks are wrong more often
-            newest = max(newest, command_of(message).broker_in_time or message.timestamp)
+            newest = max(newest, command.broker_in_time or message.timestamp)
         return rows, received, newest
-
-    @staticmethod
-    def _row(message: Message, seq: int) -> tuple[object, ...]:
-        return tolerant_values(command_of(message), seq, message.delivery_count - 1)
 
     async def _open(self) -> tuple[ActiveMQSession, ActiveMQMessageConsumer]:
         if self._session is None or self._consumer is None:

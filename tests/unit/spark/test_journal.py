@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyspark")
+
 from pyjms.client.messages import to_command
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue
@@ -22,17 +24,21 @@ from pyjms.jms.message import (
     TextMessage,
 )
 from pyjms.spark.journal import (
+    MESSAGES,
     RECORDS,
+    JournalDataSource,
+    MessagesReader,
     PendingMessages,
     RecordFilter,
+    RecordsReader,
     Slice,
     apply_filters,
+    read_options,
     read_slice,
-    record_row,
     segments,
     slices,
 )
-from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
+from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_schema, message_batch, new_columns
 from pyjms.wire.kahadb.commands import (
     DestinationType,
     KahaAddMessageCommand,
@@ -58,7 +64,6 @@ Q = KahaDestination(DestinationType.QUEUE, "q")
 T = KahaDestination(DestinationType.TOPIC, "t")
 LOCAL = KahaTransactionInfo(KahaLocalTransactionId("c", 1))
 XA = KahaTransactionInfo(xa_transaction_id=KahaXATransactionId(1, b"b", b"g"))
-NAMES = [name for name, _ in RECORDS]
 
 
 def command(number: int, message: Message | None = None, time: int = 0) -> ActiveMQMessage:
@@ -86,14 +91,25 @@ def subscribe(key: str, info: bytes | None = b"x") -> KahaSubscriptionCommand:
     return KahaSubscriptionCommand(T, key, False, info)
 
 
-def rows(folder: Path, wanted: RecordFilter | None = None) -> list[dict[str, Any]]:
-    found = []
-    for part in slices(segments([str(folder)]), 1 << 20):
-        for record in read_slice(part):
-            row = record_row(record, wanted or RecordFilter())
-            if row is not None:
-                found.append(dict(zip(NAMES, row, strict=True)))
-    return found
+def rows(folder: Path, wanted: RecordFilter | None = None, **options: str) -> list[dict[str, Any]]:
+    settings = read_options({"path": str(folder), **options})
+    reader = RecordsReader(settings._replace(record_filter=wanted or settings.record_filter))
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def row_of(made: ActiveMQMessage, seq: int | None = None, counter: int = 0) -> dict[str, Any]:
+    columns = new_columns()
+    columns.add_message(made, seq, counter)
+    batch = message_batch(columns, arrow_schema(MESSAGE_COLUMNS))
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    [row] = rows
+    return row
+
+
+def body_of(message: Message) -> tuple[object, ...]:
+    row = row_of(command(1, message))
+    return row["body_kind"], row["text"], row["bytes"]
 
 
 def pending(folder: Path) -> list[tuple[str, str | None]]:
@@ -118,7 +134,7 @@ def test_a_record_is_a_row_with_its_message(write_segment: WriteSegment) -> None
     assert added["file_id"] == 3
     assert added["destination"] == "queue://q"
     assert added["message_id"] == "c:1:1:1"
-    assert added["timestamp"] == 1_700_000
+    assert added["timestamp"] == datetime.fromtimestamp(1.7, UTC)
     assert (added["body_kind"], added["text"], added["bytes"]) == ("text", "text 1", None)
     assert removed["command"] == "removeMessage"
     assert (removed["message_id"], removed["text"]) == ("c:1:1:1", None)
@@ -167,9 +183,6 @@ def test_records_of_a_batch_with_a_flipped_byte_are_passed_over_and_noted(
 def test_a_pending_message_whose_batch_is_damaged_by_then_is_refused(
     write_segment: WriteSegment,
 ) -> None:
-    pytest.importorskip("pyspark")
-    from pyjms.spark.journal import MessagesReader, read_options
-
     folder = write_segment(1, [[add(1)], [add(2)]])
     reader = MessagesReader(read_options({"path": str(folder), "view": "messages"}))
     [partition] = reader.partitions()
@@ -232,9 +245,6 @@ def test_filters_pass_records_over(write_segment: WriteSegment) -> None:
 
 
 def test_options_say_what_is_wanted(write_segment: WriteSegment) -> None:
-    pytest.importorskip("pyspark")
-    from pyjms.spark.journal import MessagesReader, RecordsReader, read_options
-
     other = KahaDestination(DestinationType.QUEUE, "other")
     batch = [add(1, time=1000), add(2, time=2000), add(3, other, time=2000), remove(1)]
     folder = str(write_segment(1, [batch]))
@@ -257,8 +267,63 @@ def test_options_say_what_is_wanted(write_segment: WriteSegment) -> None:
     assert read(MessagesReader, view="messages", since="1970-01-01T00:00:03Z") == []
     with pytest.raises(ConfigurationException, match="since is 'noon', which is not a time"):
         ids(since="noon")
-    with pytest.raises(ConfigurationException, match="unknown option destinations"):
+    with pytest.raises(ConfigurationException, match="unknown option destinations") as caught:
         ids(destinations="q")
+    assert caught.value.hint == "did you mean destination?"
+
+
+def test_only_chosen_columns_are_read(write_segment: WriteSegment) -> None:
+    broken = add(2)
+    broken.message = broken.message[:20]
+    folder = write_segment(1, [[add(1, time=2000), remove(1), broken]])
+    every = rows(folder)
+    for chosen in (
+        "text",
+        "message_id,timestamp,text",
+        "offset, command",
+        "error",
+        "properties,seq",
+    ):
+        names = [name.strip() for name in chosen.split(",")]
+        expected = [{name: row[name] for name in names} for row in every]
+        assert rows(folder, columns=chosen) == expected, chosen
+    assert [row["text"] for row in rows(folder, columns="text", since="1970-01-01T00:00:02Z")] == [
+        "text 1",
+        None,
+    ], "a filter reads what it needs; what cannot be read has no time"
+    assert rows(folder, columns="size", destination="other") == []
+
+
+def test_chosen_columns_are_the_schema() -> None:
+    def schema(**options: str) -> str:
+        return JournalDataSource({"path": "x", **options}).schema()
+
+    assert schema(columns="text,offset") == "`text` string, `offset` long"
+    assert schema(view="messages", columns="subscription") == "`subscription` string"
+    assert schema().count(",") == len(RECORDS)  # one is within map<string,string>
+    assert schema(view="messages").count(",") == len(MESSAGES)
+
+
+def test_a_column_that_does_not_exist_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(
+        ConfigurationException, match="columns names texts, which is not a"
+    ) as caught:
+        read_options({"path": "x", "columns": "texts"})
+    assert caught.value.hint == "did you mean text?"
+    with pytest.raises(
+        ConfigurationException, match="names offset, which is not a column"
+    ) as caught:
+        read_options({"path": "x", "view": "messages", "columns": "offset"})
+
+
+def test_a_task_makes_batches_of_at_most_2000_rows(write_segment: WriteSegment) -> None:
+    folder = write_segment(1, [[remove(n) for n in range(3000)], [remove(n) for n in range(1500)]])
+    reader = RecordsReader(read_options({"path": str(folder)}))
+    [part] = reader.partitions()
+    batches = list(reader.read(part))
+    assert [batch.num_rows for batch in batches] == [2000, 2000, 500]
+    names = [row["message_id"] for batch in batches for row in batch.to_pylist()]
+    assert names == [f"c:1:1:{n}" for n in (*range(3000), *range(1500))]
 
 
 def test_pending_is_added_minus_removed(write_segment: WriteSegment) -> None:
@@ -308,14 +373,14 @@ def test_a_removed_destination_takes_all_with_it(write_segment: WriteSegment) ->
     ids=["text", "no text", "bytes", "object", "map", "none"],
 )
 def test_bodies(message: Message, body: tuple[object, ...]) -> None:
-    assert message_values(command(1, message), None, 0)[-3:] == body
+    assert body_of(message) == body
 
 
 def test_a_streams_values_are_json() -> None:
     message = StreamMessage()
     message.write_int(1)
     message.write_string("x")
-    assert message_values(command(1, message), None, 0)[-3:] == ("stream", '[1, "x"]', None)
+    assert body_of(message) == ("stream", '[1, "x"]', None)
 
 
 def test_headers_and_properties_are_columns() -> None:
@@ -324,8 +389,7 @@ def test_headers_and_properties_are_columns() -> None:
     message.reply_to = Queue("back")
     message.properties.set_boolean("yes", True)
     message.properties.set_int("n", 5)
-    names = [name for name, _ in MESSAGE_COLUMNS]
-    row: dict[str, Any] = dict(zip(names, message_values(command(1, message), 42, 2), strict=True))
+    row = row_of(command(1, message), 42, 2)
     assert (row["seq"], row["redelivered"], row["delivery_count"]) == (42, True, 3)
     assert (row["correlation_id"], row["reply_to"]) == ("corr", "queue://back")
     assert (row["group_id"], row["group_seq"], row["priority"]) == ("g", 7, 4)
@@ -338,8 +402,10 @@ def test_what_no_column_can_hold_spoils_no_batch() -> None:
     odd.properties["k"] = "\udc00"
     commands = [command(1, message) for message in (odd, plain)]
     commands[0].expiration, commands[0].priority = 2**63 - 1, 200
-    rows = [message_values(each, number, 0) for number, each in enumerate(commands)]
-    first, second = arrow_batch(rows, arrow_schema(MESSAGE_COLUMNS)).to_pylist()
+    columns = new_columns()
+    for number, each in enumerate(commands):
+        columns.add_message(each, number, 0)
+    first, second = message_batch(columns, arrow_schema(MESSAGE_COLUMNS)).to_pylist()
     assert (first["text"], first["properties"]) == ("cut \ufffd", [("k", "\ufffd")])
     assert (first["expiration"], first["priority"]) == (None, -56)
     assert second["text"] == plain.text
