@@ -436,16 +436,16 @@ class Supervisor:
 
     async def _report_start(self, query: StreamingQuery) -> None:
         """Log what Spark is doing until the first batch is finished, which takes its longest."""
-        began, said, batch = _clock.now(), "", self._last_batch
+        began, last_text, batch = _clock.now(), "", self._last_batch
         while batch == self._last_batch:
             found: str = await self._ask(lambda: str(query.status["message"]), "")
             text = found.partition(" from ")[0]  # what follows is a Java object
             if not text or text.startswith(_IDLE):
                 return
-            if text != said:
+            if text != last_text:
                 seconds = _clock.now() - began
                 logger.info("Pipeline %s: Spark: %s (%.0f s)", self._name, text, seconds)
-                said = text
+                last_text = text
             await _clock.sleep(_START_POLL_INTERVAL)
 
     async def _pulse(self) -> None:

@@ -129,12 +129,13 @@ def test_only_a_local_spark_forks_workers_that_have_imported() -> None:
     assert session_conf("local[2]", {name: "pyspark.daemon"})[name] == "pyspark.daemon"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="threads are listed in /proc")
 def test_the_daemons_imports_start_no_thread_that_a_fork_would_lose() -> None:
     code = """
-import os
+import pathlib
+import threading
 import pyjms.spark.daemon
-print(*{open(f"/proc/self/task/{id}/comm").read().strip() for id in os.listdir("/proc/self/task")})
+tasks = [task / "comm" for task in pathlib.Path("/proc/self/task").glob("*")]
+print(*{task.read_text().strip() for task in tasks}, *threading.enumerate()[1:])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     others = set(done.stdout.split()) - {Path(sys.executable).name[:15], "python", "python3"}
