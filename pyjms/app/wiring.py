@@ -20,6 +20,7 @@ from functools import cached_property
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
+from pyjms.app import checks, objects
 from pyjms.app.brokers import (
     ContainerFactories,
     close_all,
@@ -29,40 +30,14 @@ from pyjms.app.brokers import (
     redelivery_policy_of,
     start_pools,
 )
-from pyjms.app.checks import (
-    HandlerProblems,
-    PlannedListener,
-    add_repeated_ids,
-    add_settings_problems,
-    add_text_problems,
-    add_unknown_overrides,
-    check_reply_destination,
-    handler_name,
-    hints_of,
-    repeated_subscriptions,
-)
 from pyjms.app.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.app.lifecycle import Hook, hook_kind
-from pyjms.app.objects import (
-    ApplicationObjects,
-    endpoint_settings,
-    provider_names,
-    spread_attempts,
-)
 from pyjms.app.schedules import Schedules, resolved_schedule
 from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, Session
 from pyjms.jms.destination import Destination
-from pyjms.listener.annotation import (
-    JmsListenerMark,
-    ListenerOptions,
-    configurer_order,
-    idempotent_mark,
-    listener_marks,
-    mark_of,
-    send_to_destination,
-)
+from pyjms.listener import annotation
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
@@ -126,14 +101,14 @@ class ProvidedInstance:
 
 def marked_handlers(
     targets: Iterable[object],
-) -> Iterator[tuple[Callable[..., Any], JmsListenerMark]]:
+) -> Iterator[tuple[Callable[..., Any], annotation.JmsListenerMark]]:
     """Yield each handler with each of its listener marks.
 
     Raises:
         ConfigurationException: a target is a class.
     """
     for function in functions(targets):
-        for mark in listener_marks(function):
+        for mark in annotation.listener_marks(function):
             yield function, mark
 
 
@@ -203,7 +178,7 @@ def _is_instance(target: object, kind: type) -> bool:
 
 def is_work(function: object) -> bool:
     """Return whether a function is a handler, a hook or a configurer."""
-    return _is_marked(function) or configurer_order(function) is not None
+    return _is_marked(function) or annotation.configurer_order(function) is not None
 
 
 def nothing_to_run(targets: Iterable[object]) -> ConfigurationException:
@@ -249,7 +224,7 @@ def _is_marked_class(kind: type, known: Container[object]) -> bool:
 
 
 def _is_marked(function: object) -> bool:
-    return bool(listener_marks(function)) or hook_kind(function) is not None
+    return bool(annotation.listener_marks(function)) or hook_kind(function) is not None
 
 
 def _instance_of(module: ModuleType, kind: type) -> str:
@@ -401,11 +376,11 @@ def configured_registrar(
 ) -> JmsListenerEndpointRegistrar:
     """Return a registrar after all configurers among the targets were called with it."""
     registrar = JmsListenerEndpointRegistrar()
-    found = [(configurer_order(function), function) for function in functions(targets)]
+    found = [(annotation.configurer_order(function), function) for function in functions(targets)]
     for _, function in sorted(
         ((order, each) for order, each in found if order is not None), key=lambda pair: pair[0]
     ):
-        with HandlerProblems(function, problems, is_partial=is_partial).caught():
+        with checks.HandlerProblems(function, problems, is_partial=is_partial).caught():
             _call(function, registrar, injector(function))
     return registrar
 
@@ -442,7 +417,7 @@ class Wiring:
     ) -> None:
         self.targets: list[object] = targets
         """Modules, handlers and instances; `register` of the application adds to them."""
-        self.objects: ApplicationObjects = ApplicationObjects(settings, container)
+        self.objects: objects.ApplicationObjects = objects.ApplicationObjects(settings, container)
         self._settings = settings
         self.interceptors: ApplicationInterceptors = ApplicationInterceptors(
             self.objects, interceptors, send_interceptors
@@ -515,7 +490,7 @@ class Wiring:
 
     def find_settings_problems(self, problems: Problems) -> None:
         """Add all problems of the settings."""
-        add_settings_problems(self.objects, self._settings, problems)
+        checks.add_settings_problems(self.objects, self._settings, problems)
 
     def require_work(self) -> None:
         """Refuse an application that has neither listeners nor hooks.
@@ -552,7 +527,7 @@ class Wiring:
         )
         self._factories.start_again(self.registrar)
         for handler, mark in (*marked_handlers(targets), *self.registrar.handlers):
-            found = HandlerProblems(handler, problems, is_partial=self._is_partial)
+            found = checks.HandlerProblems(handler, problems, is_partial=self._is_partial)
             endpoint = None
             with suppress(ConfigurationException):  # reported with the other texts
                 ids.add(self._settings.resolve_placeholders(mark.id or ""))
@@ -564,17 +539,17 @@ class Wiring:
             ids.add(endpoint.id)
             endpoints.append(endpoint)
             listener = getattr(endpoint, "message_listener", endpoint.configure)
-            found = HandlerProblems(listener, problems, is_partial=self._is_partial)
+            found = checks.HandlerProblems(listener, problems, is_partial=self._is_partial)
             with found.caught():
                 self._complete(endpoint, found, endpoint.interceptors, factory)
-        add_unknown_overrides(self._settings, ids, problems)
-        add_repeated_ids(endpoints, problems)
+        checks.add_unknown_overrides(self._settings, ids, problems)
+        checks.add_repeated_ids(endpoints, problems)
         if not problems:
-            planned = [PlannedListener(each, self._factories.of(each)) for each in endpoints]
-            for line in repeated_subscriptions(planned):
+            planned = [checks.PlannedListener(each, self._factories.of(each)) for each in endpoints]
+            for line in checks.repeated_subscriptions(planned):
                 problems.add(ConfigurationException(line))
             for each in planned:
-                problems.hints.extend(hints_of(each))
+                problems.hints.extend(checks.hints_of(each))
         return endpoints
 
     def _valid_hooks(self, targets: list[object], problems: Problems) -> list[Hook]:
@@ -583,7 +558,9 @@ class Wiring:
         for function in functions(targets):
             kind = hook_kind(function)
             if kind is not None:
-                with HandlerProblems(function, problems, is_partial=self._is_partial).caught():
+                with checks.HandlerProblems(
+                    function, problems, is_partial=self._is_partial
+                ).caught():
                     call = hook_call(function, self._injector(function))
                     hooks.append((kind, function.__qualname__, call))
         return hooks
@@ -599,7 +576,7 @@ class Wiring:
         self.interceptors.complete(container)
         if isinstance(container, DefaultMessageListenerContainer):
             container.outages = self.outages
-            spread_attempts(container)
+            objects.spread_attempts(container)
         return container
 
     def _template_for(self, factory: ConnectionFactory) -> JmsTemplate:
@@ -671,7 +648,10 @@ class Wiring:
         return ", ".join([str(main), *sorted(used - {self.outages.of(main).broker})])
 
     def _endpoint(
-        self, handler: Callable[..., Any], mark: JmsListenerMark, found: HandlerProblems
+        self,
+        handler: Callable[..., Any],
+        mark: annotation.JmsListenerMark,
+        found: checks.HandlerProblems,
     ) -> JmsListenerEndpoint | None:
         """Return a handler's endpoint; None if its texts cannot be resolved."""
         resolve = self._settings.resolve_placeholders
@@ -681,9 +661,9 @@ class Wiring:
         with found.caught():
             _refuse_replies(handler, size)
         with found.caught():
-            reply_destination = send_to_destination(handler)
+            reply_destination = annotation.send_to_destination(handler)
             if reply_destination is not None:
-                check_reply_destination(resolve(reply_destination), handler)
+                checks.check_reply_destination(resolve(reply_destination), handler)
         texts = found.resolve_texts(mark, resolve)
         if texts is None:
             return None
@@ -695,7 +675,7 @@ class Wiring:
     def _complete(
         self,
         endpoint: JmsListenerEndpoint,
-        found: HandlerProblems,
+        found: checks.HandlerProblems,
         interceptors: Sequence[object] | None,
         factory: Any | None = None,
     ) -> None:
@@ -704,15 +684,15 @@ class Wiring:
         `factory` is that of an endpoint that a configurer has added.
         """
         own = self._settings.listeners.get(endpoint.id)
-        changes = {} if own is None else endpoint_settings(own)
+        changes = {} if own is None else objects.endpoint_settings(own)
         interceptors = changes.pop("interceptors", interceptors)
         if isinstance(endpoint, MethodJmsListenerEndpoint):
-            add_text_problems(endpoint, changes, found)
+            checks.add_text_problems(endpoint, changes, found)
         endpoint.override(**changes)
         with found.caught(f"Listener {endpoint.id!r}: "):
             resolve = self._settings.resolve_placeholders
             endpoint.schedule = resolved_schedule(endpoint.schedule, own, resolve)
-        for name, provider in ({} if own is None else provider_names(own)).items():
+        for name, provider in ({} if own is None else objects.provider_names(own)).items():
             with found.caught(f"Listener {endpoint.id!r}, {name}: "):
                 endpoint.provided[name] = self._injection.provider_of(provider)
         prefix = f"Listener {endpoint.id or endpoint.destination!r}: "
@@ -722,7 +702,7 @@ class Wiring:
             return
         if factory is not None and (own is None or own.container_factory is None):
             self._factories.put(endpoint, factory)
-        planned = PlannedListener(endpoint, self._factories.of(endpoint))
+        planned = checks.PlannedListener(endpoint, self._factories.of(endpoint))
         with found.caught(f"{prefix}retry: "):
             endpoint.retry = planned.retry(own, self._settings)
         if own is not None and own.redelivery is not None:
@@ -736,7 +716,7 @@ class Wiring:
         self,
         handler: Callable[..., object],
         *destinations: str | Destination,
-        **options: Unpack[ListenerOptions],
+        **options: Unpack[annotation.ListenerOptions],
     ) -> AbstractMessageListenerContainer:
         """Add a listener for a handler as if it had a mark with these arguments, and start it.
 
@@ -745,10 +725,10 @@ class Wiring:
             IllegalStateException: the id is in use.
         """
         problems = Problems()
-        found = HandlerProblems(handler, problems, is_partial=False)
+        found = checks.HandlerProblems(handler, problems, is_partial=False)
         endpoint = None
         with found.caught():
-            endpoint = self._endpoint(handler, mark_of(*destinations, **options), found)
+            endpoint = self._endpoint(handler, annotation.mark_of(*destinations, **options), found)
         problems.raise_all()
         assert endpoint is not None
         registry: JmsListenerEndpointRegistry = self.objects.listener_registry()
@@ -758,7 +738,7 @@ class Wiring:
         self, endpoint: MethodJmsListenerEndpoint, container: AbstractMessageListenerContainer
     ) -> Callable[..., Any]:
         converter = container.message_converter or self.objects.message_converter()
-        destination = send_to_destination(endpoint.handler)
+        destination = annotation.send_to_destination(endpoint.handler)
         replies = ReplySender(
             converter,
             default_destination=(
@@ -801,12 +781,12 @@ class Wiring:
             "resolvers": self.registrar.argument_resolvers,
             "fields": fields,
         }
-        mark = idempotent_mark(handler)
+        mark = annotation.idempotent_mark(handler)
         if size is not None:
             if mark is not None:
                 raise ConfigurationException(
-                    f"Handler {handler_name(handler)}: a batch has no key, so @idempotent has "
-                    "no effect",
+                    f"Handler {checks.handler_name(handler)}: a batch has no key, so @idempotent "
+                    "has no effect",
                     hint="remove @idempotent, and record the messages with pyjms.outbox.record",
                 )
             from pyjms.listener.batches import BatchHandlerListener  # noqa: PLC0415 - few have them
@@ -833,7 +813,7 @@ class Wiring:
         return DefaultMessageConverter() if self._is_partial else self.objects.message_converter()
 
 
-def _batch_size(mark: JmsListenerMark, settings: PyjmsSettings) -> int | None:
+def _batch_size(mark: annotation.JmsListenerMark, settings: PyjmsSettings) -> int | None:
     """Return the batch size of a listener, from YAML or its mark; None: it is not set."""
     with suppress(ConfigurationException):  # reported with the mark's other texts
         own = settings.listeners.get(settings.resolve_placeholders(mark.id or ""))
@@ -848,9 +828,9 @@ def _refuse_replies(handler: Callable[..., Any], batch_size: int | None) -> None
     Raises:
         ConfigurationException: the handler has a `@send_to`.
     """
-    if batch_size is not None and send_to_destination(handler) is not None:
+    if batch_size is not None and annotation.send_to_destination(handler) is not None:
         raise ConfigurationException(
-            f"Handler {handler_name(handler)}: a batch handler has no reply, so @send_to "
+            f"Handler {checks.handler_name(handler)}: a batch handler has no reply, so @send_to "
             "has no effect",
             hint="remove @send_to, and send with a template",
         )

@@ -10,14 +10,7 @@ import anyio
 
 from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import IllegalStateException
-from pyjms.jms.api import (
-    Closeable,
-    Connection,
-    MessageListener,
-    ServerSession,
-    Session,
-    check_least,
-)
+from pyjms.jms import api
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.template.resources import close_quietly
@@ -25,7 +18,7 @@ from pyjms.template.resources import close_quietly
 logger: Final = get_logger(__name__)
 
 
-class SimpleServerSessionPool(Closeable):
+class SimpleServerSessionPool(api.Closeable):
     """Up to `size` sessions of one connection, each running in a separate task.
 
     For `connection.create_connection_consumer`; tasks of one loop may share it. Sessions are
@@ -46,24 +39,24 @@ class SimpleServerSessionPool(Closeable):
 
     def __init__(
         self,
-        connection: Connection,
-        create_listener: Callable[[Session], MessageListener],
+        connection: api.Connection,
+        create_listener: Callable[[api.Session], api.MessageListener],
         *,
         size: int = 1,
         transacted: bool = False,
         acknowledge_mode: SessionMode = AcknowledgeMode.AUTO,
     ) -> None:
-        check_least("size", size, 1)
+        api.check_least("size", size, 1)
         self._connection = connection
         self._create_listener = create_listener
         self._transacted = transacted
         self._acknowledge_mode = acknowledge_mode
         self._available = anyio.Semaphore(size)
-        self._idle: list[Session] = []
-        self._running: dict[Session, BackgroundTask] = {}
+        self._idle: list[api.Session] = []
+        self._running: dict[api.Session, BackgroundTask] = {}
         self._is_closed = False
 
-    async def get_server_session(self) -> ServerSession:
+    async def get_server_session(self) -> api.ServerSession:
         """Return an idle session or a new one; wait while the maximum number is in use.
 
         Raises:
@@ -92,15 +85,15 @@ class SimpleServerSessionPool(Closeable):
             await task.wait()
         self._idle.clear()
 
-    async def _create(self) -> Session:
+    async def _create(self) -> api.Session:
         session = await self._connection.create_session(self._transacted, self._acknowledge_mode)
         await session.set_message_listener(self._create_listener(session))
         return session
 
-    def _start(self, session: Session) -> None:
+    def _start(self, session: api.Session) -> None:
         self._running[session] = spawn(self._run, session, name=f"pyjms run {session!r}")
 
-    async def _run(self, session: Session) -> None:
+    async def _run(self, session: api.Session) -> None:
         try:
             await session.run()
         except Exception as error:
@@ -121,6 +114,6 @@ class SimpleServerSessionPool(Closeable):
 class _ServerSession:
     """One use of a session of the pool."""
 
-    def __init__(self, session: Session, start: Callable[[], None]) -> None:
+    def __init__(self, session: api.Session, start: Callable[[], None]) -> None:
         self.session = session
         self.start = start

@@ -22,20 +22,8 @@ from pyjms.cli.terminal import (
     time_text,
 )
 from pyjms.errors import ConfigurationException
+from pyjms.jms import scheduled
 from pyjms.jms.destination import Destination, Topic
-from pyjms.jms.scheduled import (
-    AMQ_SCHEDULED_CRON,
-    AMQ_SCHEDULED_DELAY,
-    AMQ_SCHEDULED_ID,
-    AMQ_SCHEDULED_PERIOD,
-    AMQ_SCHEDULED_REPEAT,
-    AMQ_SCHEDULER_ACTION,
-    AMQ_SCHEDULER_ACTION_BROWSE,
-    AMQ_SCHEDULER_ACTION_REMOVE,
-    AMQ_SCHEDULER_ACTION_REMOVEALL,
-    AMQ_SCHEDULER_MANAGEMENT_DESTINATION,
-    PYJMS_NEXT_TIME,
-)
 
 if TYPE_CHECKING:
     from pyjms.client.factory import ConnectionFactory
@@ -103,7 +91,7 @@ async def list_jobs(factory: ConnectionFactory) -> list[Job]:
     async with _session(factory) as session:
         replies = await session.create_temporary_queue()
         consumer = await session.create_consumer(replies)
-        await _request(session, AMQ_SCHEDULER_ACTION_BROWSE, reply_to=replies)
+        await _request(session, scheduled.AMQ_SCHEDULER_ACTION_BROWSE, reply_to=replies)
         found = []
         while (message := await consumer.receive(1)) is not None:
             found.append(_job(message))
@@ -114,9 +102,9 @@ async def remove_jobs(factory: ConnectionFactory, job_ids: list[str] | None) -> 
     """Remove jobs of a broker; None: all."""
     async with _session(factory) as session:
         if job_ids is None:
-            await _request(session, AMQ_SCHEDULER_ACTION_REMOVEALL)
+            await _request(session, scheduled.AMQ_SCHEDULER_ACTION_REMOVEALL)
         for job_id in job_ids or ():
-            await _request(session, AMQ_SCHEDULER_ACTION_REMOVE, job_id=job_id)
+            await _request(session, scheduled.AMQ_SCHEDULER_ACTION_REMOVE, job_id=job_id)
 
 
 @asynccontextmanager
@@ -133,12 +121,12 @@ async def _request(
     reply_to: Destination | None = None,
     job_id: str | None = None,
 ) -> None:
-    producer = await session.create_producer(Topic(AMQ_SCHEDULER_MANAGEMENT_DESTINATION))
+    producer = await session.create_producer(Topic(scheduled.AMQ_SCHEDULER_MANAGEMENT_DESTINATION))
     request = session.create_message()
     request.reply_to = reply_to
-    request.properties[AMQ_SCHEDULER_ACTION] = action
+    request.properties[scheduled.AMQ_SCHEDULER_ACTION] = action
     if job_id is not None:
-        request.properties[AMQ_SCHEDULED_ID] = job_id
+        request.properties[scheduled.AMQ_SCHEDULED_ID] = job_id
     await producer.send(request)
     await producer.close()
 
@@ -147,16 +135,16 @@ def _job(message: Message) -> Job:
     from pyjms.client.messages import command_of
 
     properties = message.properties
-    due = properties.get(PYJMS_NEXT_TIME)
-    times = {"delay": AMQ_SCHEDULED_DELAY, "period": AMQ_SCHEDULED_PERIOD}
-    others = {"repeat": AMQ_SCHEDULED_REPEAT, "cron": AMQ_SCHEDULED_CRON}
+    due = properties.get(scheduled.PYJMS_NEXT_TIME)
+    times = {"delay": scheduled.AMQ_SCHEDULED_DELAY, "period": scheduled.AMQ_SCHEDULED_PERIOD}
+    others = {"repeat": scheduled.AMQ_SCHEDULED_REPEAT, "cron": scheduled.AMQ_SCHEDULED_CRON}
     values = {
         word: duration_text(value) if word in times and isinstance(value, int) else value
         for word, name in (times | others).items()
         if (value := properties.get(name)) is not None
     }
     return Job(
-        str(properties.get(AMQ_SCHEDULED_ID)),
+        str(properties.get(scheduled.AMQ_SCHEDULED_ID)),
         str(command_of(message).original_destination),
         "-" if not isinstance(due, int) else time_text(due),
         ", ".join(f"{word} {value}" for word, value in values.items()),

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from pyjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from pyjms.jms.destination import Destination
 from pyjms.runtime.build import build_name
+from pyjms_broker.console import send_form
 from pyjms_broker.console.actions import ACTIONS, Action, Form
 from pyjms_broker.console.chart import TIMES, Chart, charts_of
 from pyjms_broker.console.console import (
@@ -34,6 +35,7 @@ from pyjms_broker.console.console import (
     text,
 )
 from pyjms_broker.console.feeds import feed_routes
+from pyjms_broker.console.model import messages, settings
 from pyjms_broker.console.model.clients import (
     bridges,
     connection_of,
@@ -59,34 +61,7 @@ from pyjms_broker.console.model.destinations import (
 from pyjms_broker.console.model.destinations import (
     page_of as page_of_members,
 )
-from pyjms_broker.console.model.messages import (
-    MOST_EXAMINED,
-    Scan,
-    browse_page,
-    find_message,
-    job_page,
-    json_of,
-    queue_named,
-)
 from pyjms_broker.console.model.overview import Found, kept_segments, search
-from pyjms_broker.console.model.settings import (
-    ATTRIBUTES,
-    MOST,
-    policies,
-    policy_for,
-    policy_yaml,
-    rights,
-    rights_yaml,
-    user_page,
-    user_yaml,
-    with_change,
-)
-from pyjms_broker.console.send_form import (
-    EMPTY_FORM,
-    HEADER_FIELDS,
-    NUMBER_FIELDS,
-    send_messages,
-)
 from pyjms_broker.management.attribute_table import QUEUE
 from pyjms_broker.management.dead_letters import groups_of
 from pyjms_broker.management.diagnosis import diagnose, diagnose_destination, diagnose_message
@@ -218,7 +193,7 @@ async def destination(console: Console, request: Request, *, kind: str) -> Respo
         "destination.html",
         title=f"{kind.title()} {name}",
         row=view,
-        policy=policy_for(console.tree, view.destination),
+        policy=settings.policy_for(console.tree, view.destination),
         diagnosis=await diagnose_destination(console.tree, base),
         **_history(console, request, view.destination),
         consumers=consumers_of(console.tree, base),
@@ -264,12 +239,12 @@ async def _messages(
     console: Console, request: Request, template: str, name: str, **values: object
 ) -> Response:
     """Show a page of a queue's messages, with errors of the selector beside its field."""
-    queue = queue_named(console.tree, name)
+    queue = messages.queue_named(console.tree, name)
     selector, body = text(request, "selector").strip(), text(request, "body")
     error = None
     try:
-        scan = Scan(console.tree, selector, body)
-        page = await browse_page(queue, scan, number(request, "page"), _MESSAGES_PAGE_SIZE)
+        scan = messages.Scan(console.tree, selector, body)
+        page = await messages.browse_page(queue, scan, number(request, "page"), _MESSAGES_PAGE_SIZE)
     except JMSException as failure:
         error = failure
         page = Page([], 1, 1, has_next=False)
@@ -282,7 +257,7 @@ async def _messages(
         selector=selector,
         body=body,
         error=error,
-        most=MOST_EXAMINED,
+        most=messages.MOST_EXAMINED,
         **values,
     )
 
@@ -314,15 +289,15 @@ async def dead_letters(console: Console, request: Request) -> Response:
         title="Dead letters",
         queues=queues,
         running=console.retries.of(name),
-        groups=await groups_of(queue_named(console.tree, name)),
+        groups=await groups_of(messages.queue_named(console.tree, name)),
     )
 
 
 async def message(console: Console, request: Request) -> Response:
     """Show a message with its headers, properties and body."""
     name, message_id = require(request, "queue"), require(request, "id")
-    queue = queue_named(console.tree, name)
-    found = find_message(queue, message_id)
+    queue = messages.queue_named(console.tree, name)
+    found = messages.find_message(queue, message_id)
     if found is None:
         raise InstanceNotFoundException(
             f"Queue {name} does not have the message {message_id[:200]}",
@@ -334,7 +309,7 @@ async def message(console: Console, request: Request) -> Response:
         title=f"Message {message_id}",
         queue=view_of(console.tree, queue),
         message=found,
-        json=None if flag(request, "raw") else json_of(found.reference),
+        json=None if flag(request, "raw") else messages.json_of(found.reference),
         diagnosis=await diagnose_message(console.tree, queue, found.reference),
         has_trail=console.tree.region.trail is not None,
     )
@@ -359,8 +334,8 @@ def _send_page(
         status=200 if error is None else 422,
         title="Send",
         form=form,
-        header_fields=HEADER_FIELDS,
-        number_fields=NUMBER_FIELDS,
+        header_fields=send_form.HEADER_FIELDS,
+        number_fields=send_form.NUMBER_FIELDS,
         error=error,
     )
 
@@ -368,7 +343,7 @@ def _send_page(
 async def send_page(console: Console, request: Request) -> Response:
     """Show the form for sending messages."""
     given = {name: text(request, name) for name in ("destination", "type") if text(request, name)}
-    return _send_page(console, request, {**EMPTY_FORM, **given})
+    return _send_page(console, request, {**send_form.EMPTY_FORM, **given})
 
 
 _JOBS = 50
@@ -453,7 +428,7 @@ async def scheduled_jobs(console: Console, request: Request) -> Response:
         request,
         "scheduled.html",
         title="Scheduled",
-        page=job_page(console.tree, number(request, "page"), _JOBS),
+        page=messages.job_page(console.tree, number(request, "page"), _JOBS),
     )
 
 
@@ -494,14 +469,14 @@ async def settings_page(console: Console, request: Request) -> Response:
         "settings.html",
         title="Settings",
         filter=wanted,
-        policies=policies(console.tree),
-        users=await user_page(console.tree, wanted, number(request, "page"), PAGE_SIZE),
-        rights=rights(console.tree, MOST),
-        most=MOST,
+        policies=settings.policies(console.tree),
+        users=await settings.user_page(console.tree, wanted, number(request, "page"), PAGE_SIZE),
+        rights=settings.rights(console.tree, settings.MOST),
+        most=settings.MOST,
         admin_groups=web.admin_groups,
         reader_groups=web.reader_groups,
-        user_yaml=user_yaml,
-        rights_yaml=rights_yaml,
+        user_yaml=settings.user_yaml,
+        rights_yaml=settings.rights_yaml,
     )
 
 
@@ -509,7 +484,7 @@ async def policy_page(console: Console, request: Request) -> Response:
     """Show the policy of a destination, and the YAML of an entry for it, with a change."""
     kind, name = require(request, "kind"), require(request, "name")
     destination = destination_view(console.management, kind, name).destination
-    policy = policy_for(console.tree, destination)
+    policy = settings.policy_for(console.tree, destination)
     attribute, value = text(request, "attribute"), text(request, "value").strip()
     return console.page(
         request,
@@ -518,10 +493,12 @@ async def policy_page(console: Console, request: Request) -> Response:
         kind=kind,
         name=name,
         policy=policy,
-        attributes=ATTRIBUTES,
+        attributes=settings.ATTRIBUTES,
         attribute=attribute,
         value=value,
-        yaml=policy_yaml(destination, with_change(policy.settings, attribute, value)),
+        yaml=settings.policy_yaml(
+            destination, settings.with_change(policy.settings, attribute, value)
+        ),
     )
 
 
@@ -573,9 +550,12 @@ async def act(console: Console, request: Request) -> Response:
 async def send(console: Console, request: Request) -> Response:
     """Send messages; after an error, show the form again with its values."""
     fields = await _fields(console, request)
-    form = {**dict.fromkeys(EMPTY_FORM, ""), **{name: each[0] for name, each in fields.items()}}
+    form = {
+        **dict.fromkeys(send_form.EMPTY_FORM, ""),
+        **{name: each[0] for name, each in fields.items()},
+    }
     try:
-        count, message_id = await send_messages(console.management, form)
+        count, message_id = await send_form.send_messages(console.management, form)
     except JMSException as error:
         return _send_page(console, request, form, error)
     kind, name = form["type"], form["destination"].strip()

@@ -6,12 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from pyjms.errors import IllegalStateException, MessageFormatException
-from pyjms.jms.scheduled import (
-    AMQ_SCHEDULED_CRON,
-    AMQ_SCHEDULED_DELAY,
-    AMQ_SCHEDULED_PERIOD,
-    AMQ_SCHEDULED_REPEAT,
-)
+from pyjms.jms import scheduled
 from pyjms.jms.types import Long
 from pyjms_broker.console.model.destinations import destination_view, find_destination
 from pyjms_broker.management.management import Management
@@ -54,10 +49,10 @@ HEADER_FIELDS: Final = (
     Field("group_sequence", "Number in the group", "", "JMSXGroupSeq", -_INT, _INT - 1),
 )
 _SCHEDULE: Final = (
-    Field("delay", "Delay", "ms", AMQ_SCHEDULED_DELAY, 0),
-    Field("period", "Period", "ms", AMQ_SCHEDULED_PERIOD, 0),
-    Field("repeat", "Repeat", "times; -1: for ever", AMQ_SCHEDULED_REPEAT, -1, _INT - 1),
-    Field("cron", "Cron entry", "30 6 * * 1-5", AMQ_SCHEDULED_CRON),
+    Field("delay", "Delay", "ms", scheduled.AMQ_SCHEDULED_DELAY, 0),
+    Field("period", "Period", "ms", scheduled.AMQ_SCHEDULED_PERIOD, 0),
+    Field("repeat", "Repeat", "times; -1: for ever", scheduled.AMQ_SCHEDULED_REPEAT, -1, _INT - 1),
+    Field("cron", "Cron entry", "30 6 * * 1-5", scheduled.AMQ_SCHEDULED_CRON),
 )
 _COUNT: Final = Field("count", "Number of messages", least=1, most=MOST_MESSAGES, value="1")
 _COUNTER: Final = Field("counter", "Property for the counter", value="JMSXMessageCounter")

@@ -32,15 +32,8 @@ from pyjms_broker.conversion.values import Placeholders, file_path, find_file
 from pyjms_broker.conversion.xml_reader import Element, Finding, Findings
 from pyjms_broker.network import read_remotes
 from pyjms_broker.service import BrokerService
+from pyjms_broker.settings import model
 from pyjms_broker.settings.loading import build_settings
-from pyjms_broker.settings.model import (
-    BrokerSettings,
-    ConnectorSettings,
-    ConnectorTlsSettings,
-    IOExceptionHandlerSettings,
-    NetworkConnectorSettings,
-    SystemUsageSettings,
-)
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,7 @@ class Conversion:
         """The findings about settings that are lost."""
         return tuple(each for each in self.findings if each.is_unsupported)
 
-    def settings(self) -> BrokerSettings:
+    def settings(self) -> model.BrokerSettings:
         """Return the broker's settings.
 
         Raises:
@@ -179,7 +172,7 @@ _USAGE_NO_EFFECT: Final = {
 
 def _usage(key: str, percent: str = "percentLimit") -> Handler:
     spec = Spec(
-        SystemUsageSettings, keys={"limit": key}, no_effect=_USAGE_NO_EFFECT, lost=_USAGE_LOST
+        model.SystemUsageSettings, keys={"limit": key}, no_effect=_USAGE_NO_EFFECT, lost=_USAGE_LOST
     )
 
     def convert(draft: Draft, element: Element, path: Path) -> None:
@@ -201,7 +194,7 @@ def _usage(key: str, percent: str = "percentLimit") -> Handler:
 
 
 SYSTEM_USAGE: Final = Spec(
-    SystemUsageSettings,
+    model.SystemUsageSettings,
     no_effect={"name": "the name has no effect"},
     lost={"checkLimitsLogLevel": Lost("the level of log lines about limits is fixed")},
     children={
@@ -213,7 +206,7 @@ SYSTEM_USAGE: Final = Spec(
 )
 
 IO_EXCEPTION_HANDLER: Final = Spec(
-    IOExceptionHandlerSettings,
+    model.IOExceptionHandlerSettings,
     no_effect={
         "noSpaceMessage": "a full disk is recognized by its error number, not by a text",
         "sqlExceptionMessage": "database errors are recognized by their type, not by a text",
@@ -244,7 +237,7 @@ _WAYS_OUT: Final = (
 )
 _BY_HAND: Final = "add it to broker.yaml with a key store in PEM or PKCS12 (docs/tls.md)"
 CONNECTOR: Final = Spec(
-    ConnectorSettings,
+    model.ConnectorSettings,
     no_effect={
         "disableAsyncDispatch": "dispatch to a consumer never waits for another consumer",
         "warnOnRemoteClose": "a closed connection is always logged",
@@ -267,7 +260,7 @@ CONNECTOR: Final = Spec(
     },
 )
 SSL: Final = Spec(
-    ConnectorTlsSettings,
+    model.ConnectorTlsSettings,
     no_effect={
         "keyStoreType": "the content of the file decides: PEM or PKCS12",
         "trustStoreType": "the content of the file decides: PEM or PKCS12",
@@ -429,7 +422,7 @@ DESTINATION_LISTS: Final = {
     "excludedDestinations": "excluded_destinations",
 }
 NETWORK_CONNECTOR: Final = Spec(
-    NetworkConnectorSettings,
+    model.NetworkConnectorSettings,
     keys={"networkTTL": "network_ttl", "messageTTL": "message_ttl", "consumerTTL": "consumer_ttl"},
     no_effect={
         "dispatchAsync": "dispatch to a consumer never waits for another consumer",
@@ -491,7 +484,7 @@ def _management_context(draft: Draft, element: Element, _path: Path) -> None:
 
 
 BROKER: Final = Spec(
-    BrokerSettings,
+    model.BrokerSettings,
     values={
         "offlineDurableSubscriberTimeout": {"-1": 0},
         "offlineDurableSubscriberTaskSchedule": {"-1": 0},

@@ -24,39 +24,8 @@ from pyjms_broker.conversion.draft import (
     word,
 )
 from pyjms_broker.conversion.xml_reader import Element
-from pyjms_broker.settings.persistence import (
-    RENAMED,
-    WITHOUT_EFFECT,
-    FilteredKahaDBSection,
-    JDBCPersistenceSettings,
-    JournaledJDBCPersistenceSettings,
-    KahaDBPersistenceSettings,
-    MultiKahaDBPersistenceSettings,
-    StatementsSection,
-    snake_case,
-)
+from pyjms_broker.settings import persistence, policies
 from pyjms_broker.settings.plugins import RedeliveryPolicySettings, plugin_settings
-from pyjms_broker.settings.policies import (
-    AbortSlowAckConsumerSettings,
-    AbortSlowConsumerSettings,
-    CompositeQueueSettings,
-    CompositeTopicSettings,
-    ConditionalNetworkBridgeSettings,
-    ConstantPendingLimitSettings,
-    DiscardingDeadLetterSettings,
-    FixedCountRecoverySettings,
-    FixedSizedRecoverySettings,
-    ForwardSettings,
-    IndividualDeadLetterSettings,
-    LowestPriorityEvictionSettings,
-    OldestEvictionSettings,
-    PolicySettings,
-    PrefetchRatePendingLimitSettings,
-    SharedDeadLetterSettings,
-    TimedRecoverySettings,
-    UniquePropertyEvictionSettings,
-    VirtualTopicSettings,
-)
 from pyjms_broker.settings.security import AccessSettings, AuthorizationEntrySettings, UserSettings
 
 _JAVA: Final = "it is a Java object"
@@ -68,7 +37,7 @@ def _camel_case(name: str) -> str:
 
 
 _WITHOUT_EFFECT: Final = {
-    **{_camel_case(name): "this store has no such index" for name in WITHOUT_EFFECT},
+    **{_camel_case(name): "this store has no such index" for name in persistence.WITHOUT_EFFECT},
     "indexLFUEvictionFactor": "this store has no such index",
     "useIndexLFRUEviction": "this store has no such index",
     "enableSubscriptionStatistics": "they are always counted",
@@ -78,7 +47,7 @@ _WITHOUT_EFFECT: Final = {
 }
 _SYNCS: Final = {"enableJournalDiskSyncs": {"true": "always", "false": "never"}}
 _KEYS: Final = {
-    **{_camel_case(name): key.partition(":")[0] for name, key in RENAMED.items()},
+    **{_camel_case(name): key.partition(":")[0] for name, key in persistence.RENAMED.items()},
     "compactAcksAfterNoGC": "compact_acks_after_no_gc",
     "journalWriteBatchSize": "journal.max_write_batch_size",
 }
@@ -98,9 +67,11 @@ _LOCKER_LOST: Final = {
     "handleStartException": Lost("a lock that cannot be acquired is retried", same_as="false"),
 }
 _KAHADB_LOCKER: Final = Spec(
-    KahaDBPersistenceSettings, no_effect=_LOCKER_NO_EFFECT, lost=_LOCKER_LOST
+    persistence.KahaDBPersistenceSettings, no_effect=_LOCKER_NO_EFFECT, lost=_LOCKER_LOST
 )
-_JDBC_LOCKER: Final = Spec(JDBCPersistenceSettings, no_effect=_LOCKER_NO_EFFECT, lost=_LOCKER_LOST)
+_JDBC_LOCKER: Final = Spec(
+    persistence.JDBCPersistenceSettings, no_effect=_LOCKER_NO_EFFECT, lost=_LOCKER_LOST
+)
 _LOCKER: Final = inside(
     {
         "shared-file-locker": same_section(_KAHADB_LOCKER),
@@ -110,7 +81,7 @@ _LOCKER: Final = inside(
 )
 
 _KAHADB: Final = Spec(
-    KahaDBPersistenceSettings,
+    persistence.KahaDBPersistenceSettings,
     "kahadb",
     _KEYS,
     _SYNCS,
@@ -119,7 +90,7 @@ _KAHADB: Final = Spec(
     {"locker": _LOCKER},
 )
 _FILTERED_STORE: Final = Spec(
-    FilteredKahaDBSection,
+    persistence.FilteredKahaDBSection,
     None,
     _KEYS,
     _SYNCS,
@@ -138,19 +109,21 @@ def _any_destination(draft: Draft, element: Element, path: Path) -> None:
 
 
 _FILTERED_KAHADB: Final = Spec(
-    FilteredKahaDBSection,
+    persistence.FilteredKahaDBSection,
     lost={
         "tempQueue": Lost("temporary destinations are not stored"),
         "tempTopic": Lost("temporary destinations are not stored"),
     },
     children={
         "persistenceAdapter": inside({"kahaDB": same_section(_FILTERED_STORE)}),
-        "usage": inside(same_section(Spec(FilteredKahaDBSection, keys={"limit": "store_limit"}))),
+        "usage": inside(
+            same_section(Spec(persistence.FilteredKahaDBSection, keys={"limit": "store_limit"}))
+        ),
         "destination": children(_any_destination),
     },
 )
 _MULTI_KAHADB: Final = Spec(
-    MultiKahaDBPersistenceSettings,
+    persistence.MultiKahaDBPersistenceSettings,
     "multi_kahadb",
     keys={
         "journalMaxFileLength": "transaction_journal.max_file_length",
@@ -201,7 +174,7 @@ _JDBC_CHILDREN: Final[dict[str, Rule]] = {
     "taskRunnerFactory": Lost(_JAVA),
     "locker": _LOCKER,
     "databaseLocker": _LOCKER,
-    "statements": inside(section("statements", Spec(StatementsSection))),
+    "statements": inside(section("statements", Spec(persistence.StatementsSection))),
     "dataSource": inside(convert_data_source),
 }
 
@@ -218,7 +191,7 @@ def _jdbc(spec: Spec) -> Handler:
 
 
 _JDBC: Final = Spec(
-    JDBCPersistenceSettings,
+    persistence.JDBCPersistenceSettings,
     "jdbc",
     _JDBC_KEYS,
     {},
@@ -227,7 +200,7 @@ _JDBC: Final = Spec(
     _JDBC_CHILDREN,
 )
 _JOURNALED_JDBC: Final = Spec(
-    JournaledJDBCPersistenceSettings,
+    persistence.JournaledJDBCPersistenceSettings,
     "journaled_jdbc",
     _JDBC_KEYS,
     {},
@@ -273,13 +246,13 @@ _SLOW_NO_EFFECT: Final = {"name": "the name has no effect"}
 _STRATEGIES: Final[dict[str, dict[str, Spec]]] = {
     "deadLetterStrategy": {
         "sharedDeadLetterStrategy": Spec(
-            SharedDeadLetterSettings,
+            policies.SharedDeadLetterSettings,
             "shared",
             children={"deadLetterQueue": inside(destination_at("dead_letter_queue"))},
         ),
-        "individualDeadLetterStrategy": Spec(IndividualDeadLetterSettings, "individual"),
+        "individualDeadLetterStrategy": Spec(policies.IndividualDeadLetterSettings, "individual"),
         "discarding": Spec(
-            DiscardingDeadLetterSettings,
+            policies.DiscardingDeadLetterSettings,
             "discarding",
             no_effect=dict.fromkeys(
                 ("processExpired", "processNonPersistent", "expiration", "enableAudit"),
@@ -288,41 +261,45 @@ _STRATEGIES: Final[dict[str, dict[str, Spec]]] = {
         ),
     },
     "pendingMessageLimitStrategy": {
-        "constantPendingMessageLimitStrategy": Spec(ConstantPendingLimitSettings, "constant"),
+        "constantPendingMessageLimitStrategy": Spec(
+            policies.ConstantPendingLimitSettings, "constant"
+        ),
         "prefetchRatePendingMessageLimitStrategy": Spec(
-            PrefetchRatePendingLimitSettings, "prefetch_rate"
+            policies.PrefetchRatePendingLimitSettings, "prefetch_rate"
         ),
     },
     "messageEvictionStrategy": {
-        "oldestMessageEvictionStrategy": Spec(OldestEvictionSettings, "oldest"),
+        "oldestMessageEvictionStrategy": Spec(policies.OldestEvictionSettings, "oldest"),
         "oldestMessageWithLowestPriorityEvictionStrategy": Spec(
-            LowestPriorityEvictionSettings, "oldest_with_lowest_priority"
+            policies.LowestPriorityEvictionSettings, "oldest_with_lowest_priority"
         ),
         "uniquePropertyMessageEvictionStrategy": Spec(
-            UniquePropertyEvictionSettings, "unique_property"
+            policies.UniquePropertyEvictionSettings, "unique_property"
         ),
     },
     "networkBridgeFilterFactory": {
-        "conditionalNetworkBridgeFilterFactory": Spec(ConditionalNetworkBridgeSettings)
+        "conditionalNetworkBridgeFilterFactory": Spec(policies.ConditionalNetworkBridgeSettings)
     },
     "slowConsumerStrategy": {
         "abortSlowConsumerStrategy": Spec(
-            AbortSlowConsumerSettings, "abort_slow", no_effect=_SLOW_NO_EFFECT
+            policies.AbortSlowConsumerSettings, "abort_slow", no_effect=_SLOW_NO_EFFECT
         ),
         "abortSlowAckConsumerStrategy": Spec(
-            AbortSlowAckConsumerSettings, "abort_slow_ack", no_effect=_SLOW_NO_EFFECT
+            policies.AbortSlowAckConsumerSettings, "abort_slow_ack", no_effect=_SLOW_NO_EFFECT
         ),
     },
     "subscriptionRecoveryPolicy": {
         "noSubscriptionRecoveryPolicy": Spec(None, "none"),
-        "fixedCountSubscriptionRecoveryPolicy": Spec(FixedCountRecoverySettings, "fixed_count"),
+        "fixedCountSubscriptionRecoveryPolicy": Spec(
+            policies.FixedCountRecoverySettings, "fixed_count"
+        ),
         "fixedSizedSubscriptionRecoveryPolicy": Spec(
-            FixedSizedRecoverySettings,
+            policies.FixedSizedRecoverySettings,
             "fixed_sized",
             lost={"useSharedBuffer": Lost("each topic has its own buffer", same_as="false")},
         ),
         "lastImageSubscriptionRecoveryPolicy": Spec(None, "last_image"),
-        "timedSubscriptionRecoveryPolicy": Spec(TimedRecoverySettings, "timed"),
+        "timedSubscriptionRecoveryPolicy": Spec(policies.TimedRecoverySettings, "timed"),
     },
 }
 """Elements converted to a section with a `type`, by the property that contains them."""
@@ -371,11 +348,11 @@ def _choice(name: str, element: str, text: str) -> Handler:
     note = ""
     if element.startswith("file") and text.startswith("store"):
         note = "the store keeps the messages, so that no copy in files is needed"
-    return word(snake_case(name), text, _CURSOR, note)
+    return word(persistence.snake_case(name), text, _CURSOR, note)
 
 
 _POLICY_ENTRY: Final = Spec(
-    PolicySettings,
+    policies.PolicySettings,
     keys={"inactiveTimoutBeforeGC": "inactive_timeout_before_gc"},
     has_destination=True,
     no_effect={
@@ -396,7 +373,10 @@ _POLICY_ENTRY: Final = Spec(
             name: inside(
                 {
                     **_LOST_STRATEGIES,
-                    **{each: section(snake_case(name), spec) for each, spec in known.items()},
+                    **{
+                        each: section(persistence.snake_case(name), spec)
+                        for each, spec in known.items()
+                    },
                 }
             )
             for name, known in _STRATEGIES.items()
@@ -429,7 +409,7 @@ POLICIES: Final = inside(
 _FORWARD: Final = item(
     "forward_to",
     Spec(
-        ForwardSettings,
+        policies.ForwardSettings,
         needs_destination=True,
         children={"filter": Lost("it is a Java object", "use selector")},
     ),
@@ -464,9 +444,9 @@ _INTERCEPTORS: Final = {
         {
             "virtualDestinations": children(
                 {
-                    "virtualTopic": _virtual("virtual_topic", VirtualTopicSettings),
-                    "compositeQueue": _virtual("composite_queue", CompositeQueueSettings),
-                    "compositeTopic": _virtual("composite_topic", CompositeTopicSettings),
+                    "virtualTopic": _virtual("virtual_topic", policies.VirtualTopicSettings),
+                    "compositeQueue": _virtual("composite_queue", policies.CompositeQueueSettings),
+                    "compositeTopic": _virtual("composite_topic", policies.CompositeTopicSettings),
                 }
             )
         }

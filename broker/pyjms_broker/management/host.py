@@ -13,13 +13,7 @@ from pyjms.jms.destination import Destination
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.machine import ProcessMeter
 from pyjms.runtime.watchdog import LoopWatchdog
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    ConnectionId,
-    MessageId,
-    ProducerId,
-    XATransactionId,
-)
+from pyjms.wire.openwire import commands
 from pyjms_broker.api.completion import Completion, completion_of
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.destination import COUNTERS, NO_MINIMUM, SUMS, DestinationStatistics
@@ -86,7 +80,7 @@ class Names:
         name = f"{type(watched.strategy).__name__}@{watched.number}"
         return self.service("SlowConsumerStrategy", instanceName=name)
 
-    def xa_transaction(self, xid: XATransactionId) -> ObjectName:
+    def xa_transaction(self, xid: commands.XATransactionId) -> ObjectName:
         """Return the name of a prepared transaction."""
         return self.broker(transactionType="RecoveredXaTransaction", xid=str(xid))
 
@@ -181,13 +175,13 @@ class ManagementContext:
         self.host = host
         self.names = Names(lambda: host.broker_name)
         self.process = ProcessMeter()
-        self._producer_id = ProducerId(IdGenerator().generate())
+        self._producer_id = commands.ProducerId(IdGenerator().generate())
         self._sequence = itertools.count(1)
         self.client = ConnectionContext()
         """The context of operations, whose sends do not wait for space, as in ActiveMQ."""
         self.client.producer_flow_control = False
         self.client.is_operator = True
-        self.client.connection_id = ConnectionId(self._producer_id.connection_id)
+        self.client.connection_id = commands.ConnectionId(self._producer_id.connection_id)
         self.client.client_id = self._producer_id.connection_id
 
     @property
@@ -213,11 +207,11 @@ class ManagementContext:
         every = self.region.destinations()
         return {name: each for name, each in every.items() if not is_internal(name)}
 
-    def next_message_id(self) -> MessageId:
+    def next_message_id(self) -> commands.MessageId:
         """Return the next message id of the broker's own producer."""
-        return MessageId(None, self._producer_id, next(self._sequence))
+        return commands.MessageId(None, self._producer_id, next(self._sequence))
 
-    def send(self, message: ActiveMQMessage) -> Completion:
+    def send(self, message: commands.ActiveMQMessage) -> Completion:
         """Send a message through the whole filter chain; completed when it is stored."""
         if message.producer_id is None:
             message.producer_id = self._producer_id

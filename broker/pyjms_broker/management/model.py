@@ -16,21 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from pyjms_broker.api.completion import Completion, wait_for
-from pyjms_broker.management.attribute_table import (
-    BOOLEAN,
-    BYTE,
-    DOUBLE,
-    FLOAT,
-    INT,
-    LONG,
-    MAP,
-    OBJECT_NAME,
-    OBJECT_NAMES,
-    ROWS,
-    STRING,
-    Attribute,
-    Table,
-)
+from pyjms_broker.management import attribute_table
 from pyjms_broker.management.errors import (
     AttributeNotFoundException,
     InvalidArgumentException,
@@ -108,14 +94,14 @@ def _map(value: object) -> object:
 
 
 _READERS: Final[dict[str, Callable[[object], object]]] = {
-    STRING: _text,
-    BOOLEAN: _boolean,
-    BYTE: _integer(8),
-    INT: _integer(32),
-    LONG: _integer(64),
-    FLOAT: _number,
-    DOUBLE: _number,
-    MAP: _map,
+    attribute_table.STRING: _text,
+    attribute_table.BOOLEAN: _boolean,
+    attribute_table.BYTE: _integer(8),
+    attribute_table.INT: _integer(32),
+    attribute_table.LONG: _integer(64),
+    attribute_table.FLOAT: _number,
+    attribute_table.DOUBLE: _number,
+    attribute_table.MAP: _map,
 }
 
 
@@ -148,12 +134,12 @@ class Operation(Generic[T]):
 
 
 _JAVA: Final = {
-    "String": STRING,
-    "Map": MAP,
+    "String": attribute_table.STRING,
+    "Map": attribute_table.MAP,
     "List": "java.util.List",
-    "ObjectName": OBJECT_NAME,
-    "ObjectName[]": OBJECT_NAMES,
-    "TabularData": ROWS,
+    "ObjectName": attribute_table.OBJECT_NAME,
+    "ObjectName[]": attribute_table.OBJECT_NAMES,
+    "TabularData": attribute_table.ROWS,
     "CompositeData": "javax.management.openmbean.CompositeData",
     "CompositeData[]": "[Ljavax.management.openmbean.CompositeData;",
 }
@@ -188,7 +174,7 @@ class ViewKind(Generic[T]):
 
     java_class: str
     description: str
-    attributes: Table
+    attributes: attribute_table.Table
     readers: Readers[T]
     writers: Writers[T]
     operations: Mapping[str, Sequence[Operation[T]]]
@@ -197,7 +183,7 @@ class ViewKind(Generic[T]):
 def view_kind(
     java_class: str,
     description: str,
-    attributes: Table,
+    attributes: attribute_table.Table,
     readers: Readers[T],
     operations: Iterable[Operation[T]] = (),
     writers: Writers[T] = MappingProxyType({}),
@@ -221,7 +207,7 @@ def view_kind(
     return ViewKind(java_class, description, attributes, found, writers, by_name)
 
 
-def _reader(attribute: Attribute) -> Callable[[Any], object]:
+def _reader(attribute: attribute_table.Attribute) -> Callable[[Any], object]:
     if attribute.always is not None:
         return lambda _: attribute.always
     assert attribute.path, "an attribute without a path has a function"

@@ -20,19 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Topic
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire.commands import (
-    AckType,
-    ActiveMQMessage,
-    BrokerId,
-    BrokerSubscriptionInfo,
-    ConsumerId,
-    ConsumerInfo,
-    DestinationInfo,
-    MessageAck,
-    NetworkBridgeFilter,
-    RemoveInfo,
-    RemoveSubscriptionInfo,
-)
+from pyjms.wire.openwire import commands
 from pyjms_broker.api.access import Right
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import copy_command
@@ -119,14 +107,14 @@ def durable_subscriptions(
     host: BrokerHost,
     attributes: NetworkConnectorAttributes,
     requester: ConnectionContext | None = None,
-) -> BrokerSubscriptionInfo:
+) -> commands.BrokerSubscriptionInfo:
     """Return the durable subscriptions of `host` that a bridge with these attributes serves.
 
     A bridge that logged in at `host` as `requester` is told of those in whose topics it may
     receive or send, if it may also read the advisories about their consumers.
     """
     made_up, numbers = IdGenerator().generate(), itertools.count(1)
-    listed: list[ConsumerInfo | None] = []
+    listed: list[commands.ConsumerInfo | None] = []
     for each in host.region_broker.subscriptions.all():
         if (
             not isinstance(each, DurableTopicSubscription)
@@ -138,7 +126,7 @@ def durable_subscriptions(
         info.destination = each.requested
         info.client_id, info.subscription_name = each.key.client_id, each.key.subscription_name
         if info.consumer_id is None or not each.is_active:
-            info.consumer_id = ConsumerId(made_up, -1, next(numbers))
+            info.consumer_id = commands.ConsumerId(made_up, -1, next(numbers))
         info.additional_predicate = None
         listed.append(info)
         if len(listed) == MAXIMUM_SENT_DURABLES:
@@ -148,7 +136,7 @@ def durable_subscriptions(
                 host.broker_name,
             )
             break
-    return BrokerSubscriptionInfo(host.broker_id, host.broker_name, listed)
+    return commands.BrokerSubscriptionInfo(host.broker_id, host.broker_name, listed)
 
 
 def _may_know(requester: ConnectionContext | None, topic: Destination) -> bool:
@@ -185,7 +173,7 @@ class Demand:
     def __init__(
         self,
         owner: BridgeSubscriptions,
-        local: ConsumerInfo,
+        local: commands.ConsumerInfo,
         *,
         is_static: bool,
         can_be_conduit: bool,
@@ -194,7 +182,7 @@ class Demand:
         self.local = local
         self.is_static = is_static
         self.can_be_conduit = can_be_conduit
-        self.consumers: dict[ConsumerId, ConsumerInfo] = {}
+        self.consumers: dict[commands.ConsumerId, commands.ConsumerInfo] = {}
         """The remote consumers."""
         self.durables: set[DurableKey] = set()
         """The remote durable subscriptions."""
@@ -222,7 +210,7 @@ class DemandTable:
 
     def __init__(self) -> None:
         self._demands: set[Demand] = set()
-        self._by_consumer: dict[ConsumerId | None, set[Demand]] = {}
+        self._by_consumer: dict[commands.ConsumerId | None, set[Demand]] = {}
         self._owners: set[BridgeSubscriptions] = set()
 
     def join(self, owner: BridgeSubscriptions) -> None:
@@ -238,7 +226,7 @@ class DemandTable:
         if left:
             self._reconsider(owner)
 
-    def consumer_moved_here(self, consumer_id: ConsumerId | None) -> bool:
+    def consumer_moved_here(self, consumer_id: commands.ConsumerId | None) -> bool:
         """Stop serving a remote consumer that is now a local one; return whether a bridge did."""
         if consumer_id is None:
             return False
@@ -290,7 +278,7 @@ class BridgeSubscriptions:
         self,
         host: BrokerHost,
         attributes: NetworkConnectorAttributes,
-        remote_id: BrokerId,
+        remote_id: commands.BrokerId,
         local: BridgeEnd,
         remote: BridgeEnd,
     ) -> None:
@@ -303,16 +291,16 @@ class BridgeSubscriptions:
         self._unacknowledged = 0
         self._prefetch = attributes.advisory_prefetch_size or attributes.prefetch_size
         self._table = host.networks.demand
-        self._by_local: dict[ConsumerId | None, Demand] = {}
+        self._by_local: dict[commands.ConsumerId | None, Demand] = {}
         self._by_destination: dict[Destination, dict[Demand, None]] = {}
         self._patterns: dict[Demand, None] = {}
-        self._by_remote: dict[ConsumerId, Demand] = {}
-        self._suppressed: dict[ConsumerId, ConsumerInfo] = {}
+        self._by_remote: dict[commands.ConsumerId, Demand] = {}
+        self._suppressed: dict[commands.ConsumerId, commands.ConsumerInfo] = {}
         """Remote consumers that are served by another bridge."""
         self._has_warned = False
         self._table.join(self)
 
-    def of_consumer(self, local_id: ConsumerId | None) -> Demand | None:
+    def of_consumer(self, local_id: commands.ConsumerId | None) -> Demand | None:
         """Return the subscription with this local consumer id."""
         return self._by_local.get(local_id)
 
@@ -333,7 +321,7 @@ class BridgeSubscriptions:
     async def subscribe(self) -> None:
         """Subscribe to the remote broker's advisories."""
         await self._remote.request(
-            ConsumerInfo(
+            commands.ConsumerInfo(
                 self._advisory_consumer,
                 destination=advisory_topic(self._attributes),
                 prefetch_size=self._prefetch,
@@ -341,24 +329,24 @@ class BridgeSubscriptions:
             )
         )
 
-    def take(self, message: ActiveMQMessage) -> None:
+    def take(self, message: commands.ActiveMQMessage) -> None:
         """Handle an advisory about a remote consumer or temporary destination."""
         about = message.data_structure
         topic = message.destination
         is_virtual = topic is not None and topic.physical_name.startswith(VIRTUAL_CONSUMER_PREFIX)
-        if isinstance(about, ConsumerInfo):
+        if isinstance(about, commands.ConsumerInfo):
             self.consumer_added(_for_virtual(about) if is_virtual else about)
-        elif isinstance(about, DestinationInfo):
+        elif isinstance(about, commands.DestinationInfo):
             self._on_destination(about)
-        elif isinstance(about, RemoveInfo):
+        elif isinstance(about, commands.RemoveInfo):
             removed = about.object_id
-            if isinstance(removed, ConsumerId):
+            if isinstance(removed, commands.ConsumerId):
                 self.consumer_removed(_virtual_id(removed) if is_virtual else removed)
-        elif isinstance(about, RemoveSubscriptionInfo):
+        elif isinstance(about, commands.RemoveSubscriptionInfo):
             self.subscription_removed(about)
         self._acknowledge(message)
 
-    def _on_destination(self, info: DestinationInfo) -> None:
+    def _on_destination(self, info: commands.DestinationInfo) -> None:
         """Create or delete a temporary destination of the remote broker at the local one."""
         destination, local_id = info.destination, self._host.broker_id
         if (
@@ -374,16 +362,16 @@ class BridgeSubscriptions:
         ignore = partial(logger.debug, "A temporary destination of another broker: %s")
         self._local.try_request(copy, ignore)
 
-    def _acknowledge(self, message: ActiveMQMessage) -> None:
+    def _acknowledge(self, message: commands.ActiveMQMessage) -> None:
         """Acknowledge advisories in batches."""
         self._unacknowledged += 1
         part = self._attributes.advisory_ack_percentage / 100
         if self._unacknowledged < self._prefetch * part:
             return
-        ack = MessageAck(
+        ack = commands.MessageAck(
             message.destination,
             consumer_id=self._advisory_consumer,
-            ack_type=int(AckType.STANDARD),
+            ack_type=int(commands.AckType.STANDARD),
             last_message_id=message.message_id,
             message_count=self._unacknowledged,
         )
@@ -391,7 +379,7 @@ class BridgeSubscriptions:
         self._remote.send(ack)
 
     # remote consumers
-    def consumer_added(self, info: ConsumerInfo) -> None:
+    def consumer_added(self, info: commands.ConsumerInfo) -> None:
         """Subscribe for a remote consumer, if this bridge should serve it."""
         consumer_id = info.consumer_id
         if consumer_id is None or consumer_id in self._by_remote or not self._is_wanted(info):
@@ -420,11 +408,11 @@ class BridgeSubscriptions:
         for each in demand.consumers:
             self._by_remote[each] = demand
 
-    def serves(self, consumer_id: ConsumerId) -> bool:
+    def serves(self, consumer_id: commands.ConsumerId) -> bool:
         """Return whether it has a subscription for a remote consumer."""
         return consumer_id in self._by_remote
 
-    def consumer_removed(self, consumer_id: ConsumerId) -> None:
+    def consumer_removed(self, consumer_id: commands.ConsumerId) -> None:
         """Remove a remote consumer, ending the subscription if it serves no other one."""
         self._suppressed.pop(consumer_id, None)
         demand = self._by_remote.pop(consumer_id, None)
@@ -435,7 +423,7 @@ class BridgeSubscriptions:
         if not demand.consumers and not is_kept:
             self._unsubscribe(demand)
 
-    def subscription_removed(self, info: RemoveSubscriptionInfo) -> None:
+    def subscription_removed(self, info: commands.RemoveSubscriptionInfo) -> None:
         """Remove a deleted remote durable subscription; with the last, delete the local one."""
         key = (info.client_id, info.subscription_name)
         for demand in self.all():
@@ -445,7 +433,7 @@ class BridgeSubscriptions:
                     demand.is_deleted = True
                     self._unsubscribe(demand)
 
-    def synchronize(self, listed: BrokerSubscriptionInfo) -> None:
+    def synchronize(self, listed: commands.BrokerSubscriptionInfo) -> None:
         """Serve exactly the durable subscriptions that the remote broker has listed."""
         known: set[DurableKey] = set()
         for info in (listed.subscription_infos or [])[:MAXIMUM_DURABLES]:
@@ -462,7 +450,7 @@ class BridgeSubscriptions:
                     demand.is_deleted = True
                     self._unsubscribe(demand)
 
-    def _is_own_bridge(self, info: ConsumerInfo) -> bool:
+    def _is_own_bridge(self, info: commands.ConsumerInfo) -> bool:
         """Return whether a remote subscription is the reverse bridge's, or too far away.
 
         A bridge's subscription represents those of a broker that is one hop further away.
@@ -480,7 +468,7 @@ class BridgeSubscriptions:
             return
         if self._by_destination.get(destination):
             return
-        info = ConsumerInfo(
+        info = commands.ConsumerInfo(
             self._local.next_consumer_id(),
             destination=destination,
             subscription_name=subscription_name,
@@ -499,7 +487,7 @@ class BridgeSubscriptions:
         for info in suppressed.values():
             self.consumer_added(info)
 
-    def _is_wanted(self, info: ConsumerInfo) -> bool:
+    def _is_wanted(self, info: commands.ConsumerInfo) -> bool:
         return (
             not info.browser
             and info.destination is not None
@@ -522,7 +510,7 @@ class BridgeSubscriptions:
         return True
 
     # conduits
-    def _is_conduit(self, info: ConsumerInfo) -> bool:
+    def _is_conduit(self, info: commands.ConsumerInfo) -> bool:
         assert info.destination is not None
         if info.destination.is_topic:
             return True
@@ -531,7 +519,7 @@ class BridgeSubscriptions:
             not info.network_subscription or attributes.conduit_network_queue_subscriptions
         )
 
-    def _joins(self, info: ConsumerInfo, consumer_id: ConsumerId) -> bool:
+    def _joins(self, info: commands.ConsumerInfo, consumer_id: commands.ConsumerId) -> bool:
         """Add the consumer to an existing conduit; return whether there is one."""
         if not self._is_conduit(info):
             return False
@@ -548,7 +536,7 @@ class BridgeSubscriptions:
                 self._by_remote[consumer_id] = demand
         return bool(joined)
 
-    def _can_join(self, info: ConsumerInfo, demand: Demand) -> bool:
+    def _can_join(self, info: commands.ConsumerInfo, demand: Demand) -> bool:
         known = demand.local.destination
         assert known is not None
         assert info.destination is not None
@@ -598,7 +586,7 @@ class BridgeSubscriptions:
         return False
 
     # subscriptions at the local broker
-    def _new_demand(self, info: ConsumerInfo, consumer_id: ConsumerId) -> Demand:
+    def _new_demand(self, info: commands.ConsumerInfo, consumer_id: commands.ConsumerId) -> Demand:
         local = copy_command(info)
         local.consumer_id = self._local.next_consumer_id()
         local.broker_path = path_with(info.broker_path, self._remote_id)
@@ -614,12 +602,12 @@ class BridgeSubscriptions:
             demand.durables.add((info.client_id, info.subscription_name))
         return demand
 
-    def _complete(self, local: ConsumerInfo) -> ConsumerInfo:
+    def _complete(self, local: commands.ConsumerInfo) -> commands.ConsumerInfo:
         attributes = self._attributes
         local.network_subscription = True
         local.dispatch_async = attributes.dispatch_async
         local.prefetch_size = attributes.prefetch_size
-        local.additional_predicate = NetworkBridgeFilter(
+        local.additional_predicate = commands.NetworkBridgeFilter(
             self._remote_id, attributes.messages_hops, attributes.consumers_hops
         )
         if attributes.decrease_network_consumer_priority:
@@ -658,12 +646,12 @@ class BridgeSubscriptions:
         if not demand.is_closing or demand.unconfirmed or not self._forget(demand):
             return
         self._local.try_request(
-            RemoveInfo(demand.local.consumer_id, LAST_DELIVERED_UNSET),
+            commands.RemoveInfo(demand.local.consumer_id, LAST_DELIVERED_UNSET),
             partial(logger.debug, "The subscription has ended already: %s"),
         )
         if demand.is_deleted:
             self._local.try_request(
-                RemoveSubscriptionInfo(
+                commands.RemoveSubscriptionInfo(
                     connection_id=self._local.connection_id,
                     subscription_name=demand.local.subscription_name,
                     client_id=self._local.client_id,
@@ -688,13 +676,13 @@ def _is_pattern(destination: Destination | None) -> bool:
     return destination is not None and (destination.is_pattern or destination.is_composite)
 
 
-def _virtual_id(consumer_id: ConsumerId) -> ConsumerId:
+def _virtual_id(consumer_id: commands.ConsumerId) -> commands.ConsumerId:
     """Return the id of a consumer in its role as consumer of a virtual destination."""
     connection = f"virtual:{consumer_id.connection_id or ''}"
-    return ConsumerId(connection, consumer_id.session_id, consumer_id.value)
+    return commands.ConsumerId(connection, consumer_id.session_id, consumer_id.value)
 
 
-def _for_virtual(info: ConsumerInfo) -> ConsumerInfo:
+def _for_virtual(info: commands.ConsumerInfo) -> commands.ConsumerInfo:
     """Return the info of a consumer of a virtual destination, which is never durable."""
     copy = copy_command(info)
     copy.consumer_id = None if info.consumer_id is None else _virtual_id(info.consumer_id)

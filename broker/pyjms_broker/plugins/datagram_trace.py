@@ -19,13 +19,7 @@ import anyio
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire.commands import (
-    Command,
-    ConnectionInfo,
-    RemoveInfo,
-    TransactionInfo,
-    TransactionType,
-)
+from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.settings import WireFormatSettings
 from pyjms_broker.api.broker import Broker, BrokerFilter
@@ -164,7 +158,7 @@ class DatagramTraceBroker(BrokerFilter):
             opened.close()
         await super().stop()
 
-    def trace(self, command: Command) -> None:
+    def trace(self, command: commands.Command) -> None:
         """Send a command, if the system accepts it at once."""
         if self._socket is None:
             return
@@ -187,7 +181,7 @@ class DatagramTraceBroker(BrokerFilter):
                 self._lost = 0
 
 
-_Traced = Callable[..., Command | None]
+_Traced = Callable[..., commands.Command | None]
 
 
 def _tracing_call(call: str, command_of: _Traced) -> Callable[..., Any]:
@@ -203,27 +197,31 @@ def _tracing_call(call: str, command_of: _Traced) -> Callable[..., Any]:
     return trace_and_pass_on
 
 
-def _second(_: object, command: Command, *_others: object) -> Command:
+def _second(_: object, command: commands.Command, *_others: object) -> commands.Command:
     return command
 
 
-def _connection(_: object, info: ConnectionInfo) -> Command:
+def _connection(_: object, info: commands.ConnectionInfo) -> commands.Command:
     copy = copy_command(info)
     copy.password = None
     return copy
 
 
 def _removal(id_name: str) -> _Traced:
-    return lambda _, info, *__: RemoveInfo(getattr(info, id_name))
+    return lambda _, info, *__: commands.RemoveInfo(getattr(info, id_name))
 
 
-def _transaction(kind: TransactionType) -> _Traced:
-    return lambda context, xid, *_: TransactionInfo(context.connection_id, xid, kind)
+def _transaction(kind: commands.TransactionType) -> _Traced:
+    return lambda context, xid, *_: commands.TransactionInfo(context.connection_id, xid, kind)
 
 
-def _commit(context: Any, xid: Any, one_phase: bool) -> Command:
-    kind = TransactionType.COMMIT_ONE_PHASE if one_phase else TransactionType.COMMIT_TWO_PHASE
-    return TransactionInfo(context.connection_id, xid, kind)
+def _commit(context: Any, xid: Any, one_phase: bool) -> commands.Command:
+    kind = (
+        commands.TransactionType.COMMIT_ONE_PHASE
+        if one_phase
+        else commands.TransactionType.COMMIT_TWO_PHASE
+    )
+    return commands.TransactionInfo(context.connection_id, xid, kind)
 
 
 _CALLS: Final[dict[str, _Traced]] = {
@@ -240,9 +238,9 @@ _CALLS: Final[dict[str, _Traced]] = {
     "remove_session": _removal("session_id"),
     "remove_producer": _removal("producer_id"),
     "remove_consumer": _removal("consumer_id"),
-    "begin_transaction": _transaction(TransactionType.BEGIN),
-    "prepare_transaction": _transaction(TransactionType.PREPARE),
+    "begin_transaction": _transaction(commands.TransactionType.BEGIN),
+    "prepare_transaction": _transaction(commands.TransactionType.PREPARE),
     "commit_transaction": _commit,
-    "rollback_transaction": _transaction(TransactionType.ROLLBACK),
-    "forget_transaction": _transaction(TransactionType.FORGET),
+    "rollback_transaction": _transaction(commands.TransactionType.ROLLBACK),
+    "forget_transaction": _transaction(commands.TransactionType.FORGET),
 }

@@ -12,15 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from pyjms.runtime.logging import get_logger
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    ConnectionInfo,
-    ConsumerInfo,
-    MessageAck,
-    MessagePull,
-    ProducerInfo,
-    SessionInfo,
-)
+from pyjms.wire.openwire import commands
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.attribute import attribute, flag
@@ -113,7 +105,7 @@ def _logging_call(call: str, text: str, values: _Values) -> Callable[..., Any]:
     return log_and_pass_on
 
 
-def _headers(message: ActiveMQMessage) -> str:
+def _headers(message: commands.ActiveMQMessage) -> str:
     """Return the headers of a message, without properties and body."""
     names = (
         "message_id",
@@ -140,19 +132,21 @@ def _second(_: object, value: object, *_others: object) -> tuple[object, ...]:
     return (value,)
 
 
-def _connection(_: object, info: ConnectionInfo, *_others: object) -> tuple[object, ...]:
+def _connection(_: object, info: commands.ConnectionInfo, *_others: object) -> tuple[object, ...]:
     return (info.connection_id, info.client_id, info.user_name)
 
 
-def _session(_: object, info: SessionInfo) -> tuple[object, ...]:
+def _session(_: object, info: commands.SessionInfo) -> tuple[object, ...]:
     return (info.session_id,)
 
 
-def _consumer(_: object, info: ConsumerInfo | MessagePull, *_others: object) -> tuple[object, ...]:
+def _consumer(
+    _: object, info: commands.ConsumerInfo | commands.MessagePull, *_others: object
+) -> tuple[object, ...]:
     return (info.consumer_id, info.destination)
 
 
-def _producer(_: object, info: ProducerInfo) -> tuple[object, ...]:
+def _producer(_: object, info: commands.ProducerInfo) -> tuple[object, ...]:
     return (info.producer_id, info.destination)
 
 
@@ -160,7 +154,7 @@ def _destination(_: object, info: Any, *_others: object) -> tuple[object, ...]:
     return (info.destination,)
 
 
-def _acknowledgement(_: object, ack: MessageAck) -> tuple[object, ...]:
+def _acknowledgement(_: object, ack: commands.MessageAck) -> tuple[object, ...]:
     return (ack.destination, ack.consumer_id, ack.message_count, ack.last_message_id)
 
 

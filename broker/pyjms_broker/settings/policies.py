@@ -16,51 +16,12 @@ from pyjms.jms.destination import Destination
 from pyjms.selector import compile_selector
 from pyjms_broker import entry_points
 from pyjms_broker.api.policies import DeadLetterStrategy, MessageQuery, SubscriptionRecoveryPolicy
-from pyjms_broker.filters.composite_queues import (
-    CompositeQueue,
-    CompositeTopic,
-    FilteredDestination,
-)
-from pyjms_broker.filters.virtual_topics import (
-    VirtualDestination,
-    VirtualTopic,
-    VirtualTopicAttributes,
-)
-from pyjms_broker.policy.dead_letter import (
-    DeadLetterAttributes,
-    DiscardingDeadLetterStrategy,
-    IndividualDeadLetterAttributes,
-    IndividualDeadLetterStrategy,
-    SharedDeadLetterStrategy,
-)
+from pyjms_broker.filters import composite_queues, virtual_topics
+from pyjms_broker.policy import dead_letter, eviction, recovery, slow_consumers
 from pyjms_broker.policy.entry import PolicyAttributes, PolicyEntry
-from pyjms_broker.policy.eviction import (
-    ConstantPendingMessageLimitStrategy,
-    MessageEvictionStrategy,
-    OldestMessageEvictionStrategy,
-    OldestMessageWithLowestPriorityEvictionStrategy,
-    PendingMessageLimitStrategy,
-    PrefetchRatePendingMessageLimitStrategy,
-    UniquePropertyMessageEvictionStrategy,
-)
 from pyjms_broker.policy.network_bridges import (
     ConditionalNetworkBridgeAttributes,
     ConditionalNetworkBridgeFilterFactory,
-)
-from pyjms_broker.policy.recovery import (
-    FixedCountSubscriptionRecoveryPolicy,
-    FixedSizedSubscriptionRecoveryPolicy,
-    LastImageSubscriptionRecoveryPolicy,
-    NoSubscriptionRecoveryPolicy,
-    QueryBasedSubscriptionRecoveryPolicy,
-    TimedSubscriptionRecoveryPolicy,
-)
-from pyjms_broker.policy.slow_consumers import (
-    AbortSlowAckConsumerAttributes,
-    AbortSlowAckConsumerStrategy,
-    AbortSlowConsumerAttributes,
-    AbortSlowConsumerStrategy,
-    SlowConsumerStrategy,
 )
 from pyjms_broker.settings.extensions import RecoveryPolicySettings
 from pyjms_broker.settings.values import BuiltSection, DestinationName, types_of
@@ -83,31 +44,31 @@ class _BuiltIn(BuiltSection[SubscriptionRecoveryPolicy], RecoveryPolicySettings)
     pass
 
 
-class NoRecoverySettings(_BuiltIn, made_by=NoSubscriptionRecoveryPolicy):
+class NoRecoverySettings(_BuiltIn, made_by=recovery.NoSubscriptionRecoveryPolicy):
     """Nothing is kept."""
 
     type: Literal["none"]
 
 
-class FixedCountRecoverySettings(_BuiltIn, FixedCountSubscriptionRecoveryPolicy):
+class FixedCountRecoverySettings(_BuiltIn, recovery.FixedCountSubscriptionRecoveryPolicy):
     """The last messages are kept."""
 
     type: Literal["fixed_count"]
 
 
-class FixedSizedRecoverySettings(_BuiltIn, FixedSizedSubscriptionRecoveryPolicy):
+class FixedSizedRecoverySettings(_BuiltIn, recovery.FixedSizedSubscriptionRecoveryPolicy):
     """The last messages are kept that fit into a size."""
 
     type: Literal["fixed_sized"]
 
 
-class LastImageRecoverySettings(_BuiltIn, made_by=LastImageSubscriptionRecoveryPolicy):
+class LastImageRecoverySettings(_BuiltIn, made_by=recovery.LastImageSubscriptionRecoveryPolicy):
     """The last message is kept."""
 
     type: Literal["last_image"]
 
 
-class TimedRecoverySettings(_BuiltIn, made_by=TimedSubscriptionRecoveryPolicy):
+class TimedRecoverySettings(_BuiltIn, made_by=recovery.TimedSubscriptionRecoveryPolicy):
     """Recent messages are kept for a time."""
 
     type: Literal["timed"]
@@ -124,7 +85,7 @@ class QueryBasedRecoverySettings(RecoveryPolicySettings):
 
     def build(self) -> SubscriptionRecoveryPolicy:
         """Create the policy."""
-        return QueryBasedSubscriptionRecoveryPolicy(query=load_message_query(self.query))
+        return recovery.QueryBasedSubscriptionRecoveryPolicy(query=load_message_query(self.query))
 
 
 RecoverySettings = Annotated[
@@ -139,11 +100,11 @@ RecoverySettings = Annotated[
 BUILT_IN_RECOVERY_POLICIES: Final = types_of(get_args(RecoverySettings)[0])
 
 
-class _DeadLetterSettings(BuiltSection[DeadLetterStrategy], DeadLetterAttributes):
+class _DeadLetterSettings(BuiltSection[DeadLetterStrategy], dead_letter.DeadLetterAttributes):
     pass
 
 
-class SharedDeadLetterSettings(_DeadLetterSettings, made_by=SharedDeadLetterStrategy):
+class SharedDeadLetterSettings(_DeadLetterSettings, made_by=dead_letter.SharedDeadLetterStrategy):
     """One dead-letter queue for all destinations."""
 
     type: Literal["shared"]
@@ -152,7 +113,9 @@ class SharedDeadLetterSettings(_DeadLetterSettings, made_by=SharedDeadLetterStra
 
 
 class IndividualDeadLetterSettings(
-    _DeadLetterSettings, IndividualDeadLetterAttributes, made_by=IndividualDeadLetterStrategy
+    _DeadLetterSettings,
+    dead_letter.IndividualDeadLetterAttributes,
+    made_by=dead_letter.IndividualDeadLetterStrategy,
 ):
     """A dead-letter destination for each destination."""
 
@@ -160,7 +123,7 @@ class IndividualDeadLetterSettings(
 
 
 class DiscardingDeadLetterSettings(
-    BuiltSection[DeadLetterStrategy], made_by=DiscardingDeadLetterStrategy
+    BuiltSection[DeadLetterStrategy], made_by=dead_letter.DiscardingDeadLetterStrategy
 ):
     """Messages that cannot be delivered are discarded."""
 
@@ -168,7 +131,7 @@ class DiscardingDeadLetterSettings(
 
 
 class ConstantPendingLimitSettings(
-    BuiltSection[PendingMessageLimitStrategy], ConstantPendingMessageLimitStrategy
+    BuiltSection[eviction.PendingMessageLimitStrategy], eviction.ConstantPendingMessageLimitStrategy
 ):
     """The same limit for every topic consumer."""
 
@@ -176,21 +139,25 @@ class ConstantPendingLimitSettings(
 
 
 class PrefetchRatePendingLimitSettings(
-    BuiltSection[PendingMessageLimitStrategy], PrefetchRatePendingMessageLimitStrategy
+    BuiltSection[eviction.PendingMessageLimitStrategy],
+    eviction.PrefetchRatePendingMessageLimitStrategy,
 ):
     """A multiple of the consumer's prefetch."""
 
     type: Literal["prefetch_rate"]
 
 
-class OldestEvictionSettings(BuiltSection[MessageEvictionStrategy], OldestMessageEvictionStrategy):
+class OldestEvictionSettings(
+    BuiltSection[eviction.MessageEvictionStrategy], eviction.OldestMessageEvictionStrategy
+):
     """The oldest message is evicted first."""
 
     type: Literal["oldest"]
 
 
 class LowestPriorityEvictionSettings(
-    BuiltSection[MessageEvictionStrategy], OldestMessageWithLowestPriorityEvictionStrategy
+    BuiltSection[eviction.MessageEvictionStrategy],
+    eviction.OldestMessageWithLowestPriorityEvictionStrategy,
 ):
     """The oldest message of the lowest priority is evicted first."""
 
@@ -198,7 +165,7 @@ class LowestPriorityEvictionSettings(
 
 
 class UniquePropertyEvictionSettings(
-    BuiltSection[MessageEvictionStrategy], UniquePropertyMessageEvictionStrategy
+    BuiltSection[eviction.MessageEvictionStrategy], eviction.UniquePropertyMessageEvictionStrategy
 ):
     """Only the newest message with each value of a property is kept."""
 
@@ -206,9 +173,9 @@ class UniquePropertyEvictionSettings(
 
 
 class AbortSlowConsumerSettings(
-    BuiltSection[SlowConsumerStrategy],
-    AbortSlowConsumerAttributes,
-    made_by=AbortSlowConsumerStrategy,
+    BuiltSection[slow_consumers.SlowConsumerStrategy],
+    slow_consumers.AbortSlowConsumerAttributes,
+    made_by=slow_consumers.AbortSlowConsumerStrategy,
 ):
     """Consumers whose prefetch window is full while messages wait are aborted."""
 
@@ -216,9 +183,9 @@ class AbortSlowConsumerSettings(
 
 
 class AbortSlowAckConsumerSettings(
-    BuiltSection[SlowConsumerStrategy],
-    AbortSlowAckConsumerAttributes,
-    made_by=AbortSlowAckConsumerStrategy,
+    BuiltSection[slow_consumers.SlowConsumerStrategy],
+    slow_consumers.AbortSlowAckConsumerAttributes,
+    made_by=slow_consumers.AbortSlowAckConsumerStrategy,
 ):
     """Consumers that do not acknowledge are aborted."""
 
@@ -302,14 +269,16 @@ STRATEGIES = {
 
 
 class VirtualTopicSettings(
-    BuiltSection[VirtualDestination], VirtualTopicAttributes, made_by=VirtualTopic
+    BuiltSection[virtual_topics.VirtualDestination],
+    virtual_topics.VirtualTopicAttributes,
+    made_by=virtual_topics.VirtualTopic,
 ):
     """Topics whose messages are copied to queues, one for each group of consumers."""
 
     type: Literal["virtual_topic"]
 
 
-class ForwardSettings(BuiltSection[Destination | FilteredDestination]):
+class ForwardSettings(BuiltSection[Destination | composite_queues.FilteredDestination]):
     """One of the destinations that a composite destination forwards to."""
 
     destination: DestinationName
@@ -327,14 +296,14 @@ class ForwardSettings(BuiltSection[Destination | FilteredDestination]):
                 raise ValueError(str(error)) from None
         return selector
 
-    def build(self) -> Destination | FilteredDestination:
+    def build(self) -> Destination | composite_queues.FilteredDestination:
         """Create the destination, with a filter if there is a selector."""
         if self.selector is None:
             return self.destination
-        return FilteredDestination(self.destination, self.selector)
+        return composite_queues.FilteredDestination(self.destination, self.selector)
 
 
-class _CompositeSettings(BuiltSection[VirtualDestination]):
+class _CompositeSettings(BuiltSection[virtual_topics.VirtualDestination]):
     name: str
     """The name of the destination that messages are sent to."""
     forward_to: tuple[ForwardSettings, ...] = Field(min_length=1)
@@ -345,13 +314,13 @@ class _CompositeSettings(BuiltSection[VirtualDestination]):
     """Whether the destination itself gets only the messages that no selector matches."""
 
 
-class CompositeQueueSettings(_CompositeSettings, made_by=CompositeQueue):
+class CompositeQueueSettings(_CompositeSettings, made_by=composite_queues.CompositeQueue):
     """A queue whose messages are forwarded to other destinations."""
 
     type: Literal["composite_queue"]
 
 
-class CompositeTopicSettings(_CompositeSettings, made_by=CompositeTopic):
+class CompositeTopicSettings(_CompositeSettings, made_by=composite_queues.CompositeTopic):
     """A topic whose messages are forwarded to other destinations."""
 
     type: Literal["composite_topic"]

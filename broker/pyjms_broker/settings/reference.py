@@ -20,6 +20,7 @@ from pydantic_core import PydanticUndefined
 from pyjms.configuration.logs import LogFileSettings
 from pyjms.configuration.section import Bytes, Duration, field_descriptions
 from pyjms_broker.attribute import Attribute, Unit
+from pyjms_broker.settings import persistence, policies
 from pyjms_broker.settings.loading import broker_schema
 from pyjms_broker.settings.model import (
     BrokerLoggingSettings,
@@ -29,18 +30,7 @@ from pyjms_broker.settings.model import (
     NetworkConnectorSettings,
     WebSettings,
 )
-from pyjms_broker.settings.persistence import (
-    JournaledJDBCPersistenceSettings,
-    KahaDBPersistenceSettings,
-    MultiKahaDBPersistenceSettings,
-)
 from pyjms_broker.settings.plugins import BUILT_IN_PLUGINS, plugin_settings
-from pyjms_broker.settings.policies import (
-    CompositeQueueSettings,
-    IndividualDeadLetterSettings,
-    PolicySettings,
-    VirtualTopicSettings,
-)
 
 _HEADER: Final = """\
 # yaml-language-server: $schema=../docs/broker.schema.json
@@ -81,7 +71,7 @@ class _Text(NamedTuple):
 
 
 _DEAD_LETTERS: Final = _Example(
-    IndividualDeadLetterSettings,
+    policies.IndividualDeadLetterSettings,
     {"type": "individual", "queue_suffix": ".dead", "topic_suffix": ".dead"},
     "shared (with dead_letter_queue), individual, discarding",
 )
@@ -160,21 +150,21 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
     "persistence": (
         (
             _Example(
-                KahaDBPersistenceSettings,
+                persistence.KahaDBPersistenceSettings,
                 {"directory": "activemq-data/localhost/KahaDB"},
                 "multi_kahadb, jdbc, journaled_jdbc (see below), memory",
             ),
         ),
         (
             _Example(
-                JournaledJDBCPersistenceSettings,
+                persistence.JournaledJDBCPersistenceSettings,
                 {"type": "journaled_jdbc"},
                 "jdbc: without the keys journal_log_files to use_journal",
             ),
         ),
         (
             _Example(
-                MultiKahaDBPersistenceSettings,
+                persistence.MultiKahaDBPersistenceSettings,
                 {
                     "type": "multi_kahadb",
                     "directory": "activemq-data/localhost/mKahaDB",
@@ -232,7 +222,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
     "policies": (
         (
             _Example(
-                PolicySettings,
+                policies.PolicySettings,
                 {
                     "destination": "orders.>",
                     "memory_limit": 64 << 20,
@@ -251,9 +241,9 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
     ),
     "virtual_destinations": (
         (
-            _Example(VirtualTopicSettings, {"type": "virtual_topic"}),
+            _Example(policies.VirtualTopicSettings, {"type": "virtual_topic"}),
             _Example(
-                CompositeQueueSettings,
+                policies.CompositeQueueSettings,
                 {"type": "composite_queue", "name": "orders.all", "forward_to": _Text(_TARGETS)},
                 "or composite_topic",
             ),

@@ -17,13 +17,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime import clock as _clock
 from pyjms_broker.cli.management.client import Attributes, JolokiaClient, brokers, number, pattern
-from pyjms_broker.management.attribute_table import (
-    BOOLEAN,
-    DESTINATION,
-    STRING,
-    SUBSCRIPTION,
-    Table,
-)
+from pyjms_broker.management import attribute_table
 from pyjms_broker.management.object_name import ObjectName
 
 Row: TypeAlias = Mapping[str, Any]
@@ -35,21 +29,23 @@ DEQUEUE_RATE: Final = "dequeue_rate"
 """Messages per second since the previous sample; None in the first."""
 
 
-def _titles(table: Table, *names: str) -> tuple[tuple[str, str], ...]:
+def _titles(table: attribute_table.Table, *names: str) -> tuple[tuple[str, str], ...]:
     return tuple((table[name].label, name) for name in names)
 
 
 COLUMNS: Final = (
-    *_titles(DESTINATION, "Name"),
+    *_titles(attribute_table.DESTINATION, "Name"),
     ("Type", _KIND),
-    *_titles(DESTINATION, "QueueSize", "InFlightCount", "ConsumerCount", "ProducerCount"),
+    *_titles(
+        attribute_table.DESTINATION, "QueueSize", "InFlightCount", "ConsumerCount", "ProducerCount"
+    ),
     ("In/s", ENQUEUE_RATE),
     ("Out/s", DEQUEUE_RATE),
-    *_titles(DESTINATION, "EnqueueCount", "DequeueCount", "MemoryPercentUsage"),
+    *_titles(attribute_table.DESTINATION, "EnqueueCount", "DequeueCount", "MemoryPercentUsage"),
 )
 """The titles of the columns, with the values of a row that they show."""
 CONSUMER_COLUMNS: Final = _titles(
-    SUBSCRIPTION,
+    attribute_table.SUBSCRIPTION,
     *("ClientId", "DispatchedQueueSize", "PendingQueueSize", "PrefetchSize", "DequeueCounter"),
     *("SlowConsumer", "Selector"),
 )
@@ -110,7 +106,7 @@ class Sampler:
         return Sample(broker, rows, tuple(consumers))
 
     def _destinations(self, broker: str, seconds: float | None) -> Iterator[Row]:
-        names = [name for _, name in COLUMNS if name in DESTINATION]
+        names = [name for _, name in COLUMNS if name in attribute_table.DESTINATION]
         for kind in ("Queue", "Topic"):
             wanted = pattern(brokerName=broker, destinationType=kind, destinationName="*")
             for view, values in self._client.read_all(wanted, *names).items():
@@ -187,9 +183,9 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def _consumer_cell(values: Attributes, title: str, name: str) -> str:
-    if SUBSCRIPTION[name].type == BOOLEAN:
+    if attribute_table.SUBSCRIPTION[name].type == attribute_table.BOOLEAN:
         return title.lower() if values.get(name) else ""
-    if SUBSCRIPTION[name].type == STRING:
+    if attribute_table.SUBSCRIPTION[name].type == attribute_table.STRING:
         return cell_text(values.get(name) or "")
     return cell_text(number(values, name))
 

@@ -18,15 +18,7 @@ from pyjms.jms.message import FAILURE_CAUSE
 from pyjms.runtime.slices import Slices
 from pyjms.selector import selector_or_none
 from pyjms.wire.limits import MAX_PROPERTY_VALUES
-from pyjms.wire.openwire.commands import (
-    ActiveMQBlobMessage,
-    ActiveMQBytesMessage,
-    ActiveMQMapMessage,
-    ActiveMQMessage,
-    ActiveMQObjectMessage,
-    ActiveMQStreamMessage,
-    ActiveMQTextMessage,
-)
+from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.primitives import decode_map, decode_text, encode_text
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.destination import BrokerDestination
@@ -63,7 +55,7 @@ class Body:
     note: str = ""
 
 
-def read_body(message: ActiveMQMessage) -> Body:
+def read_body(message: commands.ActiveMQMessage) -> Body:
     """Return the body of a message; never raises, even for invalid bodies."""
     for kind, (name, read) in _KINDS.items():
         if isinstance(message, kind):
@@ -79,14 +71,14 @@ def _limit_note(size: int) -> str:
     return f"The first {LIMIT:,} of {size:,} are shown." if size > LIMIT else ""
 
 
-def _text(kind: str, content: bytes, _: ActiveMQMessage) -> Body:
+def _text(kind: str, content: bytes, _: commands.ActiveMQMessage) -> Body:
     text = decode_text(content) if content else None
     if not text:
         return Body(kind, len(content), note="It has no body." if text is None else "It is empty.")
     return Body(kind, len(content), text[:LIMIT], note=_limit_note(len(text)))
 
 
-def _bytes(kind: str, content: bytes, _: ActiveMQMessage) -> Body:
+def _bytes(kind: str, content: bytes, _: commands.ActiveMQMessage) -> Body:
     if not content:
         return Body(kind, 0, note="It has no body.")
     return Body(kind, len(content), _hex(content[:LIMIT]), note=_limit_note(len(content)))
@@ -101,7 +93,7 @@ def _hex(content: bytes) -> str:
     return "\n".join(lines)
 
 
-def _map(kind: str, content: bytes, _: ActiveMQMessage) -> Body:
+def _map(kind: str, content: bytes, _: commands.ActiveMQMessage) -> Body:
     values = decode_map(content, MAX_PROPERTY_VALUES) if content else {}
     entries = tuple(
         (name, type_name(value), str(value)[:LIMIT])
@@ -113,7 +105,7 @@ def _map(kind: str, content: bytes, _: ActiveMQMessage) -> Body:
     )
 
 
-def _opaque(kind: str, content: bytes, _: ActiveMQMessage) -> Body:
+def _opaque(kind: str, content: bytes, _: commands.ActiveMQMessage) -> Body:
     return Body(
         kind,
         len(content),
@@ -122,8 +114,8 @@ def _opaque(kind: str, content: bytes, _: ActiveMQMessage) -> Body:
     )
 
 
-def _blob(kind: str, content: bytes, message: ActiveMQMessage) -> Body:
-    assert isinstance(message, ActiveMQBlobMessage)
+def _blob(kind: str, content: bytes, message: commands.ActiveMQMessage) -> Body:
+    assert isinstance(message, commands.ActiveMQBlobMessage)
     entries = (
         ("URL", "string", message.remote_blob_url or ""),
         ("MIME type", "string", message.mime_type or ""),
@@ -133,14 +125,14 @@ def _blob(kind: str, content: bytes, message: ActiveMQMessage) -> Body:
     )
 
 
-_Read = Callable[[str, bytes, ActiveMQMessage], Body]
-_KINDS: Final[dict[type[ActiveMQMessage], tuple[str, _Read]]] = {
-    ActiveMQTextMessage: ("TextMessage", _text),
-    ActiveMQBytesMessage: ("BytesMessage", _bytes),
-    ActiveMQMapMessage: ("MapMessage", _map),
-    ActiveMQStreamMessage: ("StreamMessage", _opaque),
-    ActiveMQObjectMessage: ("ObjectMessage", _opaque),
-    ActiveMQBlobMessage: ("BlobMessage", _blob),
+_Read = Callable[[str, bytes, commands.ActiveMQMessage], Body]
+_KINDS: Final[dict[type[commands.ActiveMQMessage], tuple[str, _Read]]] = {
+    commands.ActiveMQTextMessage: ("TextMessage", _text),
+    commands.ActiveMQBytesMessage: ("BytesMessage", _bytes),
+    commands.ActiveMQMapMessage: ("MapMessage", _map),
+    commands.ActiveMQStreamMessage: ("StreamMessage", _opaque),
+    commands.ActiveMQObjectMessage: ("ObjectMessage", _opaque),
+    commands.ActiveMQBlobMessage: ("BlobMessage", _blob),
 }
 
 
@@ -150,13 +142,13 @@ _TYPES: Final = {"str": "string", "bool": "boolean", "float": "double", "bytes":
 def json_of(reference: MessageReference) -> str | None:
     """Return the body indented, if it is JSON in at most `LIMIT` bytes of text; else None."""
     message = reference.message
-    if not isinstance(message, ActiveMQTextMessage | ActiveMQBytesMessage):
+    if not isinstance(message, commands.ActiveMQTextMessage | commands.ActiveMQBytesMessage):
         return None
     try:
         content = content_of(message)
         if len(content) > LIMIT:
             return None
-        if isinstance(message, ActiveMQTextMessage):
+        if isinstance(message, commands.ActiveMQTextMessage):
             return indent_json((decode_text(content) if content else None) or "")
         return indent_json(content.decode())
     except (JMSException, ValueError):

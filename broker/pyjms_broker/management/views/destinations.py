@@ -17,23 +17,11 @@ from pyjms_broker.api.destination import DestinationStatistics
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management import messages
 from pyjms_broker.management.dead_letters import Retry, groups_of, of_reason
 from pyjms_broker.management.diagnosis import diagnose_destination
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext, minimum
-from pyjms_broker.management.messages import (
-    UNLIMITED,
-    as_item,
-    browse,
-    copy,
-    copy_matching,
-    find,
-    move,
-    move_matching,
-    original_destination,
-    remove_matching,
-    text_message,
-)
 from pyjms_broker.management.model import (
     Entry,
     Operation,
@@ -104,7 +92,7 @@ def _set_dead_letters(d: _Destination, value: bool) -> None:
 
 
 async def _send(d: _Destination, headers: _Properties, body: str | None) -> str:
-    message = text_message(d.it.destination, body, headers, d.tree)
+    message = messages.text_message(d.it.destination, body, headers, d.tree)
     message_id = str(message.message_id)
     await wait_for(d.tree.send(message))
     return message_id
@@ -129,7 +117,7 @@ async def _send_properties(d: _Destination, text: str, delimiter: str = ",") -> 
 
 
 def _browse(d: _Destination, selector: str | None = None) -> list[dict[str, object]]:
-    return browse(d.it, d.tree, selector)
+    return messages.browse(d.it, d.tree, selector)
 
 
 def size_readers(statistics: Callable[[T], DestinationStatistics]) -> Readers[T]:
@@ -268,54 +256,58 @@ _Queue: TypeAlias = Managed[Queue]
 
 
 def _get_message(d: _Queue, message_id: str) -> dict[str, object] | None:
-    found = find(d.it, message_id)
-    return None if found is None else as_item(found)
+    found = messages.find(d.it, message_id)
+    return None if found is None else messages.as_item(found)
 
 
 def _remove_message(d: _Queue, message_id: str) -> bool:
-    found = find(d.it, message_id)
+    found = messages.find(d.it, message_id)
     return found is not None and d.it.remove_message(d.tree.client, found)
 
 
 async def _move_message(d: _Queue, message_id: str, to: str) -> bool:
-    found = find(d.it, message_id)
-    stored = None if found is None else move(d.tree, d.it, found, parse_destination(to))
+    found = messages.find(d.it, message_id)
+    stored = None if found is None else messages.move(d.tree, d.it, found, parse_destination(to))
     if stored is not None:
         await wait_for(stored)
     return stored is not None
 
 
 async def _copy_message(d: _Queue, message_id: str, to: str) -> bool:
-    found = find(d.it, message_id)
+    found = messages.find(d.it, message_id)
     if found is not None:
-        await wait_for(copy(d.tree, d.it, found, parse_destination(to)))
+        await wait_for(messages.copy(d.tree, d.it, found, parse_destination(to)))
     return found is not None
 
 
-async def _move_matching(d: _Queue, selector: str, to: str, maximum: int = UNLIMITED) -> int:
+async def _move_matching(
+    d: _Queue, selector: str, to: str, maximum: int = messages.UNLIMITED
+) -> int:
     target = parse_destination(to)
-    return await move_matching(d.tree, d.it, selector, lambda _: target, maximum)
+    return await messages.move_matching(d.tree, d.it, selector, lambda _: target, maximum)
 
 
-async def _copy_matching(d: _Queue, selector: str, to: str, maximum: int = UNLIMITED) -> int:
-    return await copy_matching(d.tree, d.it, selector, parse_destination(to), maximum)
+async def _copy_matching(
+    d: _Queue, selector: str, to: str, maximum: int = messages.UNLIMITED
+) -> int:
+    return await messages.copy_matching(d.tree, d.it, selector, parse_destination(to), maximum)
 
 
-async def _remove_matching(d: _Queue, selector: str, maximum: int = UNLIMITED) -> int:
-    return await remove_matching(d.tree, d.it, selector, maximum)
+async def _remove_matching(d: _Queue, selector: str, maximum: int = messages.UNLIMITED) -> int:
+    return await messages.remove_matching(d.tree, d.it, selector, maximum)
 
 
 async def _retry_message(d: _Queue, message_id: str) -> bool:
-    found = find(d.it, message_id)
+    found = messages.find(d.it, message_id)
     if found is None:
         raise JMSException(f"Could not find message reference: {message_id[:200]}")
-    original = original_destination(found)
+    original = messages.original_destination(found)
     if original is None:
         raise InvalidDestinationException(
             f"No original destination for message: {message_id[:200]}",
             hint="move it to a destination with moveMessageTo",
         )
-    stored = move(d.tree, d.it, found, original)
+    stored = messages.move(d.tree, d.it, found, original)
     if stored is not None:
         await wait_for(stored)
     return stored is not None
@@ -323,10 +315,10 @@ async def _retry_message(d: _Queue, message_id: str) -> bool:
 
 async def _retry_messages(d: _Queue, selector: str | None = None) -> int:
     def target_of(reference: MessageReference) -> Destination | None:
-        original = original_destination(reference)
+        original = messages.original_destination(reference)
         return None if original == d.it.destination else original
 
-    return await move_matching(d.tree, d.it, selector, target_of)
+    return await messages.move_matching(d.tree, d.it, selector, target_of)
 
 
 async def _groups_of_dead_letters(d: _Queue) -> list[dict[str, object]]:

@@ -9,15 +9,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from pyjms.jms.destination import Destination, Queue, Topic
-from pyjms.wire.openwire.commands import (
-    ActiveMQTextMessage,
-    ConnectionId,
-    LocalTransactionId,
-    MessageId,
-    ProducerId,
-    TransactionId,
-    XATransactionId,
-)
+from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.message import (
@@ -43,7 +35,7 @@ AdapterFactory: TypeAlias = Callable[[], PersistenceAdapter]
 QUEUE = Queue("Q")
 T = Topic("T")
 KEY, OTHER = SubscriptionKey("me", "s"), SubscriptionKey("me", "t")
-PRODUCER = ProducerId("ID:host-1", 1, 1)
+PRODUCER = commands.ProducerId("ID:host-1", 1, 1)
 
 
 def _as_destination(destination: Destination) -> Any:
@@ -91,13 +83,13 @@ class StoreHarness:
         priority: int = 4,
         properties: dict[str, object] | None = None,
         body: bytes = b"",
-        producer: ProducerId = PRODUCER,
+        producer: commands.ProducerId = PRODUCER,
     ) -> Any:
         """Return a MessageReference; its JMSType is `text`, by default `number`."""
-        message = ActiveMQTextMessage(
+        message = commands.ActiveMQTextMessage(
             producer_id=producer,
             destination=where,
-            message_id=MessageId(None, producer, number, 100 + number),
+            message_id=commands.MessageId(None, producer, number, 100 + number),
             persistent=True,
             type=text or str(number),
             priority=priority,
@@ -132,19 +124,19 @@ class StoreHarness:
         return OperationContext(response_required=True)
 
     @staticmethod
-    def within(xid: TransactionId) -> OperationContext:
+    def within(xid: commands.TransactionId) -> OperationContext:
         """Return the context of a command in this transaction."""
         return OperationContext(xid)
 
     @staticmethod
-    def local(number: int = 1) -> LocalTransactionId:
+    def local(number: int = 1) -> commands.LocalTransactionId:
         """Return the id of a local transaction."""
-        return LocalTransactionId(number, ConnectionId("ID:host-1"))
+        return commands.LocalTransactionId(number, commands.ConnectionId("ID:host-1"))
 
     @staticmethod
-    def xa(number: int = 1) -> XATransactionId:
+    def xa(number: int = 1) -> commands.XATransactionId:
         """Return the id of an XA transaction."""
-        return XATransactionId(7, b"g" + bytes((number,)), b"b" + bytes((number,)))
+        return commands.XATransactionId(7, b"g" + bytes((number,)), b"b" + bytes((number,)))
 
     async def prepare_branch(self) -> Any:
         """Prepare a branch that adds 3 to Q, acknowledges 1 on Q, and 11 on T for KEY."""
@@ -189,7 +181,7 @@ Q, R, ADAPTER_T = Queue("Q"), Queue("R"), Topic("T")
 ADAPTER_KEY = SubscriptionKey("me", "s")
 
 
-ADAPTER_OTHER = ProducerId("ID:host-2", 1, 1)
+ADAPTER_OTHER = commands.ProducerId("ID:host-2", 1, 1)
 
 
 @pytest.mark.anyio
