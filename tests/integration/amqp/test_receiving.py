@@ -364,3 +364,21 @@ async def test_a_jms_client_gets_what_is_returned(amqp: AmqpBroker) -> None:
         message = await consumer.receive(5)
         assert isinstance(message, TextMessage)
         assert (message.text, message.redelivered) == ("1", True)
+
+
+async def test_a_client_without_window_is_not_sent_all_messages(amqp: AmqpBroker) -> None:
+    """What waits for its session's window is bounded, whatever its credit."""
+    sender = await (await amqp.client("sends")).sender("queue://a")
+    body = "x" * 100_000
+    await sender.texts(*[body] * 40)
+    client = await amqp.client("receives")
+    receiver = await client.receiver("queue://a")
+    await client.send(Flow(1, 0, 0, 1000))  # no window
+    await client.send(Flow(1, 0, 0, 1000, receiver.handle, 0, 1000))
+    await client.send(Flow(1, 0, 0, 1000, echo=True))
+    await client.next_item()
+    assert 10 < amqp.broker.queue_statistics("a").inflight < 20
+    await client.send(Flow(1, 5, 0, 1000))
+    await receiver.messages(5)
+    await client.send(Flow(6, 1000, 0, 1000))
+    assert len(await receiver.messages(35)) == 35

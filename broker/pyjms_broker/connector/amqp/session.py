@@ -27,12 +27,15 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import anyio
+
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
+from pyjms.transport.tcp import HIGH_WATER, LOW_WATER
 from pyjms.wire.amqp.engine import Engine, EngineSettings
 from pyjms.wire.amqp.format import AmqpFormat, Item
 from pyjms.wire.amqp.performatives import Error, Open
@@ -132,6 +135,8 @@ class AmqpSession(ClientSession[Item]):
         self._transaction_numbers = itertools.count(1)
         self._requests: dict[int, tuple[Done | None, Failed | None]] = {}
         self._with_unsent_acks: dict[ConsumerLink, None] = {}
+        self._windows = anyio.Event()
+        """Set when the client's session windows have room again, or the session has ended."""
 
     @cached_property
     def engine(self) -> Engine:
@@ -167,12 +172,28 @@ class AmqpSession(ClientSession[Item]):
     def defer(self, function: Callable[[], object]) -> bool:
         return self._tcp.defer(function)
 
+    @property
+    def congested(self) -> bool:
+        return self._tcp.congested or self.engine.queued > HIGH_WATER
+
+    async def drain(self) -> None:
+        """Wait until the client has read, and has opened the windows of its sessions."""
+        await self._tcp.drain()
+        while self.engine.queued > LOW_WATER:
+            self._windows = anyio.Event()
+            await self._windows.wait()
+            await self._tcp.drain()
+
     def on_exception(self, error: Exception) -> None:
-        self.engine.discard()
+        self._discard()
         super().on_exception(error)
 
-    async def stop(self) -> None:
+    def _discard(self) -> None:
         self.engine.discard()
+        self._windows.set()
+
+    async def stop(self) -> None:
+        self._discard()
         await super().stop()
 
     # from the client
@@ -182,6 +203,8 @@ class AmqpSession(ClientSession[Item]):
             return
         try:
             self.engine.receive(item)
+            if self.engine.queued <= LOW_WATER:
+                self._windows.set()
         except ConnectionFailedException as error:
             logger.debug("An AMQP client has disconnected: %s", error)
         except JMSException as error:
