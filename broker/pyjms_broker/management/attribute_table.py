@@ -404,6 +404,12 @@ SUBSCRIPTION: Final[Table] = {
     "DequeueCounter": long("Acknowledged messages.", "dequeue_count", label="Dequeued"),
     "ConsumedCount": long("The same as DequeueCounter.", "dequeue_count"),
     "PrefetchSize": integer("The consumer's prefetch.", "prefetch_size", label="Prefetch"),
+    "Credit": integer(
+        "Messages that a consumer without prefetch has asked for: the credit of an AMQP link, or"
+        " one for a pull.",
+        "credit",
+        label="Credit",
+    ),
     "MaximumPendingMessageLimit": integer(
         "Maximum number of waiting messages that the client requested; 0: as in the policy.",
         "info.maximum_pending_message_limit",

@@ -453,6 +453,11 @@ class AbstractSubscription(Subscription):
                 self._pull_timeout, pull.timeout / 1000, name=f"pull of {self.consumer_id}"
             )
 
+    @property
+    def credit(self) -> int:
+        """How many messages a consumer without prefetch has asked for and not got."""
+        return self._pulls
+
     def set_credit(self, credit: int) -> None:
         self._pulls = credit
         if credit:

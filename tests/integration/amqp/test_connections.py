@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
+
 import anyio
 import pytest
+from websockets.asyncio.client import connect as websocket_client
+from websockets.typing import Subprotocol
 
 from pyjms.wire.amqp.format import AMQP, SASL, Frame, ProtocolHeader
 from pyjms.wire.amqp.performatives import (
@@ -17,6 +21,7 @@ from pyjms.wire.amqp.performatives import (
 )
 from tests.kit.amqp.client import AmqpBroker, AmqpClient, StartAmqp
 from tests.kit.brokers.security import simple, user
+from tests.kit.tls import CertificateFiles
 
 
 async def ending(client: AmqpClient) -> Error:
@@ -231,13 +236,47 @@ async def test_auto_recognises_amqp(amqp_broker: StartAmqp) -> None:
         assert (await client.sender("queue://a")).credit == 1000
 
 
-@pytest.mark.fact("amqp-connector A27")
-async def test_the_view_names_protocol_and_client(amqp: AmqpBroker) -> None:
-    await amqp.client("here")
-    (connection,) = [
-        each
-        for connector in amqp.broker.service.connectors
-        for each in connector.connections
-        if "amqp" in str(each)
-    ]
-    assert getattr(connection, "protocol") == "AMQP 1.0"  # noqa: B009
+async def test_the_views_name_protocol_and_credit(amqp: AmqpBroker) -> None:
+    client = await amqp.client("here")
+    await client.receiver("queue://a", credit=7)
+    await client.nothing_comes()
+    find = amqp.broker.service.management.find
+    (connection,) = find("org.apache.activemq:connectionViewType=clientId,*")
+    assert connection.get("Protocol") == "AMQP 1.0"
+    (consumer,) = find("org.apache.activemq:endpoint=Consumer,*")
+    assert (consumer.get("Credit"), consumer.get("PrefetchSize")) == (7, 0)
+
+
+@pytest.mark.fact("amqp-connector A1")
+@pytest.mark.parametrize("scheme", ["amqp+ssl", "amqp+nio+ssl", "auto+ssl"])
+async def test_amqp_with_tls(amqp_broker: StartAmqp, scheme: str, files: CertificateFiles) -> None:
+    async with amqp_broker(f"?ssl.keyStore={files.issue()}", scheme) as amqp:
+        context = ssl.create_default_context(cafile=files.trust)
+        stream = await anyio.connect_tcp(
+            "localhost", amqp.port, ssl_context=context, tls_standard_compatible=False
+        )
+        async with stream:
+            client = AmqpClient(stream)
+            assert await client.log_in() == 0
+            assert (await client.open()).container_id == "amqp"
+
+
+@pytest.mark.fact("amqp-connector A2")
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_amqp_over_websocket(amqp_broker: StartAmqp) -> None:
+    async with amqp_broker("", "ws") as amqp:
+        subprotocols = [Subprotocol("amqp")]
+        url = f"ws://127.0.0.1:{amqp.port}"
+        async with websocket_client(url, subprotocols=subprotocols, proxy=None) as page:
+            assert page.subprotocol == "amqp"
+            await page.send(b"AMQP\3\1\0\0")
+            assert (await page.recv())[:8] == b"AMQP\3\1\0\0"
+            await page.send("text")
+            await page.wait_closed()
+
+
+@pytest.mark.fact("amqp-connector A13")
+async def test_the_number_of_connections_is_limited(amqp_broker: StartAmqp) -> None:
+    async with amqp_broker("?maximumConnections=1") as amqp:
+        await amqp.client()
+        assert await (await amqp.connect()).closed() == []

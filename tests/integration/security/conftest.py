@@ -1,5 +1,6 @@
 """Fixtures of this folder's tests."""
 
+from tests.kit.amqp.client import amqp_broker
 from tests.kit.brokers.networks import network
 from tests.kit.brokers.security import secured
 from tests.kit.mqtt.client import mqtt_broker

@@ -322,7 +322,7 @@ class Receiver:
         """Return all messages that there are."""
         await self.flow(credit, drain=True)
         found: list[Received] = []
-        while True:
+        while len(found) < credit:
             frame = await self.client.next()
             if isinstance(frame.body, Flow):
                 if frame.body.handle != self.answer.handle:
@@ -334,6 +334,7 @@ class Receiver:
             assert isinstance(frame.body, Transfer), frame
             found.append(Received(frame.body, frame.payload))
             self.count += 1
+        return found
 
     async def detach(self, *, closed: bool = True) -> Detach:
         await self.client.send(Detach(self.handle, closed))

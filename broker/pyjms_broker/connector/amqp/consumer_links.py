@@ -285,8 +285,9 @@ class ConsumerLink:
     # credit (events of the engine)
     def on_credit(self, link: Sender) -> None:
         """Let the broker dispatch so many messages. (amqp-connector A84, A86)"""
+        wanted = link.credit
         self._offer_credit()
-        if link.drain:
+        if link.drain and (link.credit or not wanted):
             self._finish_drain()
 
     def _offer_credit(self) -> None:

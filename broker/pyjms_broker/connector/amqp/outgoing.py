@@ -182,7 +182,8 @@ def _header(message: ActiveMQMessage, count: int, properties: Mapping[str, Any])
     """Return the header; None if it would say nothing. (amqp-connector A152)"""
     is_first = properties.get(FIRST_ACQUIRER) is True
     is_usual = message.priority == DEFAULT_PRIORITY and not message.persistent
-    if is_usual and not message.expiration and count <= 0 and not is_first:
+    says_nothing = is_usual and not message.expiration and count <= 0 and not is_first
+    if says_nothing and properties.get(HEADER) is not True:
         return None
     header = Header()
     header.durable = message.persistent
@@ -266,7 +267,7 @@ def _body_of(message: ActiveMQMessage, encoding: object, mapped: Message) -> tup
     kind, was_none = message.TYPE, encoding == WAS_NONE
     if kind == ActiveMQMessage.TYPE:
         return _advisory(message, mapped)
-    if was_none and not message.content:
+    if was_none and not message.content and kind != ActiveMQObjectMessage.TYPE:
         return NO_BODY, None
     content = expanded(message)
     if kind == ActiveMQTextMessage.TYPE:

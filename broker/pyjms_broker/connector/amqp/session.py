@@ -75,7 +75,6 @@ from pyjms_broker.connector.amqp.producer_links import attach_producer
 from pyjms_broker.connector.amqp.transactions import Transaction, attach_coordinator
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
 from pyjms_broker.connector.client_session import Accepted, ClientSession, State
-from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.amqp.connector import AmqpOptions
@@ -321,7 +320,7 @@ class AmqpSession(ClientSession[Item]):
             logger.info("%s reports: %s: %s", self, error.condition, error.description)
         self.send_unsent_acks()
         self.consumers.clear()
-        self.to_broker(RemoveInfo(self.connection_id, LAST_DELIVERED_UNSET))
+        self.to_broker(RemoveInfo(self.connection_id))
 
     def on_finish(self) -> None:
         """Close the connection, as nothing more is sent."""
