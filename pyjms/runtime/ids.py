@@ -8,10 +8,17 @@ import re
 import socket
 import time
 
-from pyjms.runtime.fork import inherits
+from pyjms.runtime.fork import call_in_child, inherits
 
 _generators = itertools.count(1)
 _started_ms = int(time.time() * 1000)
+
+
+@call_in_child
+def _note_start() -> None:
+    """Note when a forked process began: the number of an older child may be its own, too."""
+    global _started_ms
+    _started_ms = int(time.time() * 1000)
 
 
 def host_name() -> str:

@@ -43,11 +43,9 @@ from pyjms.spark.rows import (
 )
 from pyjms.wire.kahadb.codec import decode_command
 from pyjms.wire.kahadb.commands import (
-    DestinationType,
     KahaAddMessageCommand,
     KahaCommand,
     KahaCommitCommand,
-    KahaDestination,
     KahaRemoveDestinationCommand,
     KahaRemoveMessageCommand,
     KahaRollbackCommand,
@@ -57,7 +55,13 @@ from pyjms.wire.kahadb.commands import (
 )
 from pyjms.wire.kahadb.frames import STORE_OPENWIRE_VERSION
 from pyjms.wire.kahadb.journal import Location, segment_name, segment_number
-from pyjms.wire.kahadb.record_columns import RecordColumns
+from pyjms.wire.kahadb.record_columns import (
+    ADD,
+    RecordColumns,
+    RecordFields,
+    decode_transaction,
+    destination_text,
+)
 from pyjms.wire.kahadb.segments import (
     JournalRecord,
     SegmentReader,
@@ -256,7 +260,8 @@ _FILTERS: Final[dict[tuple[str, str], Callable[[RecordFilter, Any], RecordFilter
 """The filters by which records are skipped; Spark applies all of them again."""
 
 
-_TOPICS: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
+_TOPICS: Final = ("topic://", "temp-topic://")
+_KEPT_TRANSACTIONS: Final = 1024
 
 
 class Pending(NamedTuple):
@@ -266,22 +271,25 @@ class Pending(NamedTuple):
     subscription: str | None
 
 
+class _Operation(NamedTuple):
+    """An add or a remove; its destination is a text, of which there is one for all records."""
+
+    location: Location
+    is_add: bool
+    destination: str
+    message_id: str
+    subscription: str | None
+
+
 class PendingMessages:
     """Replays all records in their order and yields the pending messages. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._messages: dict[KahaDestination, dict[str, Location]] = {}
-        self._waiting: dict[KahaDestination, dict[str, dict[str, None]]] = {}
-        self._open: dict[KahaTransactionInfo, list[tuple[Location, KahaCommand]]] = {}
-        self._handlers: dict[type[KahaCommand], Callable[[Location, Any], None]] = {
-            KahaAddMessageCommand: self._add,
-            KahaUpdateMessageCommand: self._update,
-            KahaRemoveMessageCommand: self._remove,
-            KahaCommitCommand: self._commit,
-            KahaRollbackCommand: self._rollback,
-            KahaRemoveDestinationCommand: self._remove_destination,
-            KahaSubscriptionCommand: self._subscribe,
-        }
+        self._messages: dict[str, dict[str, Location]] = {}
+        self._waiting: dict[str, dict[str, dict[str, None]]] = {}
+        self._open: dict[KahaTransactionInfo, list[_Operation]] = {}
+        self._transactions: dict[bytes, KahaTransactionInfo] = {}
+        self._fields = RecordFields()
 
     def feed(self, records: Iterable[JournalRecord]) -> None:
         """Apply records.
@@ -289,16 +297,27 @@ class PendingMessages:
         Raises:
             KahaDBFormatError: a record is not a KahaDB command.
         """
-        for record in records:
-            command = decode_command(record.payload)
-            handler = self._handlers.get(type(command))
-            if handler is not None:
-                handler(record.location, command)
+        fields = self._fields
+        for location, payload in records:
+            if fields.read(payload, 0, len(payload)):
+                name = str(fields.found_id, "ascii")
+                self._apply(
+                    _Operation(
+                        location,
+                        payload[0] == ADD,
+                        fields.found_destination,
+                        name,
+                        fields.found_key,
+                    ),
+                    None if fields.found_transaction is None else self._transaction(fields),
+                )
+            else:
+                self._apply_command(location, decode_command(payload))
 
     def __iter__(self) -> Iterator[Pending]:
         for destination, messages in self._messages.items():
             waiting = self._waiting.get(destination)
-            if destination.type not in _TOPICS:
+            if not destination.startswith(_TOPICS):
                 for location in messages.values():
                     yield Pending(location, None)
             elif waiting:
@@ -306,61 +325,70 @@ class PendingMessages:
                     for name in names:
                         yield Pending(messages[name], subscription)
 
-    def _add(self, location: Location, command: KahaAddMessageCommand) -> None:
-        if command.transaction_info is not None:
-            self._open.setdefault(command.transaction_info, []).append((location, command))
-        else:
-            self._add_message(location, command)
+    def _apply_command(self, location: Location, command: KahaCommand) -> None:
+        """Apply a command other than the usual adds and removes."""
+        destination = destination_text(command) or ""
+        match command:
+            case KahaAddMessageCommand(message_id=name, transaction_info=transaction):
+                self._apply(_Operation(location, True, destination, name, None), transaction)
+            case KahaRemoveMessageCommand(
+                message_id=name, subscription_key=key, transaction_info=transaction
+            ):
+                self._apply(_Operation(location, False, destination, name, key), transaction)
+            case KahaUpdateMessageCommand(message=updated):
+                messages = self._messages.get(destination, {})
+                if updated.message_id in messages:
+                    messages[updated.message_id] = location
+            case KahaCommitCommand(transaction_info=transaction):
+                for operation in self._open.pop(transaction, ()):
+                    self._apply(operation, None)
+            case KahaRollbackCommand(transaction_info=transaction):
+                self._open.pop(transaction, None)
+            case KahaRemoveDestinationCommand():
+                self._messages.pop(destination, None)
+                self._waiting.pop(destination, None)
+            case KahaSubscriptionCommand():
+                self._subscribe(destination, command)
 
-    def _add_message(self, location: Location, command: KahaAddMessageCommand) -> None:
-        destination = command.destination
-        if destination.type in _TOPICS:
+    def _transaction(self, fields: RecordFields) -> KahaTransactionInfo:
+        key = fields.transaction_field
+        found = self._transactions.get(key)
+        if found is None:
+            if len(self._transactions) >= _KEPT_TRANSACTIONS:
+                self._transactions.clear()
+            found = self._transactions[key] = decode_transaction(key)
+        return found
+
+    def _apply(self, operation: _Operation, transaction: KahaTransactionInfo | None) -> None:
+        if transaction is not None:
+            self._open.setdefault(transaction, []).append(operation)
+        elif operation.is_add:
+            self._add(operation)
+        else:
+            self._remove(operation)
+
+    def _add(self, operation: _Operation) -> None:
+        destination = operation.destination
+        if destination.startswith(_TOPICS):
             waiting = self._waiting.get(destination)
             if not waiting:
                 return
             for names in waiting.values():
-                names[command.message_id] = None
-        self._messages.setdefault(destination, {})[command.message_id] = location
+                names[operation.message_id] = None
+        self._messages.setdefault(destination, {})[operation.message_id] = operation.location
 
-    def _update(self, location: Location, command: KahaUpdateMessageCommand) -> None:
-        messages = self._messages.get(command.message.destination, {})
-        if command.message.message_id in messages:
-            messages[command.message.message_id] = location
-
-    def _remove(self, location: Location, command: KahaRemoveMessageCommand) -> None:
-        if command.transaction_info is not None:
-            self._open.setdefault(command.transaction_info, []).append((location, command))
-        else:
-            self._remove_message(command)
-
-    def _remove_message(self, command: KahaRemoveMessageCommand) -> None:
-        messages = self._messages.get(command.destination, {})
-        waiting = self._waiting.get(command.destination)
-        if command.subscription_key is not None and waiting is not None:
-            waiting.get(command.subscription_key, {}).pop(command.message_id, None)
-            if any(command.message_id in names for names in waiting.values()):
+    def _remove(self, operation: _Operation) -> None:
+        name = operation.message_id
+        waiting = self._waiting.get(operation.destination)
+        if operation.subscription is not None and waiting is not None:
+            waiting.get(operation.subscription, {}).pop(name, None)
+            if any(name in names for names in waiting.values()):
                 return
-        messages.pop(command.message_id, None)
+        self._messages.get(operation.destination, {}).pop(name, None)
 
-    def _commit(self, _location: Location, command: KahaCommitCommand) -> None:
-        for location, operation in self._open.pop(command.transaction_info, ()):
-            if isinstance(operation, KahaAddMessageCommand):
-                self._add_message(location, operation)
-            elif isinstance(operation, KahaRemoveMessageCommand):
-                self._remove_message(operation)
-
-    def _rollback(self, _location: Location, command: KahaRollbackCommand) -> None:
-        self._open.pop(command.transaction_info, None)
-
-    def _remove_destination(
-        self, _location: Location, command: KahaRemoveDestinationCommand
-    ) -> None:
-        self._messages.pop(command.destination, None)
-        self._waiting.pop(command.destination, None)
-
-    def _subscribe(self, _location: Location, command: KahaSubscriptionCommand) -> None:
-        waiting = self._waiting.setdefault(command.destination, {})
-        messages = self._messages.get(command.destination, {})
+    def _subscribe(self, destination: str, command: KahaSubscriptionCommand) -> None:
+        waiting = self._waiting.setdefault(destination, {})
+        messages = self._messages.get(destination, {})
         if command.subscription_info is None:
             for name in waiting.pop(command.subscription_key, {}):
                 if not any(name in names for names in waiting.values()):

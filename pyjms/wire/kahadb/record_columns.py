@@ -18,7 +18,9 @@ from pyjms.wire.kahadb.commands import (
     COMMANDS,
     KahaAddMessageCommand,
     KahaCommand,
+    KahaCommitCommand,
     KahaDestination,
+    KahaRemoveDestinationCommand,
     KahaRemoveMessageCommand,
     KahaTransactionInfo,
     KahaUpdateMessageCommand,
@@ -51,6 +53,8 @@ COMMAND_NAMES: Final[dict[int, str]] = {
 
 ADD: Final = KahaAddMessageCommand.CODE
 REMOVE: Final = KahaRemoveMessageCommand.CODE
+COMMIT: Final = KahaCommitCommand.CODE
+REMOVE_DESTINATION: Final = KahaRemoveDestinationCommand.CODE
 _ADD_NAME: Final = COMMAND_NAMES[ADD]
 _HEAD: Final = RECORD_HEAD.size
 # Tags of fields: the number, and how the value is encoded. (see `codec`)
@@ -64,14 +68,126 @@ _PRIORITY_SUPPORTED: Final = 0x30
 _MEMO_VALUES: Final = 1024
 
 
-class RecordColumns:
+class RecordFields:
+    """The fields of the add or remove that was read last."""
+
+    __slots__ = (
+        "_texts", "found_destination", "found_id", "found_key", "found_transaction", "frame_at",
+        "frame_end", "transaction_field",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.found_transaction: str | None = None
+        self.transaction_field: bytes = b""
+        """The bytes of the transaction, whose text may be that of another one, too."""
+        self.found_destination: str = ""
+        self.found_id: bytes = b""
+        self.found_key: str | None = None
+        """The durable subscription of a remove."""
+        self.frame_at: int = 0
+        """Where the message of an add begins, with its size."""
+        self.frame_end: int = 0
+        self._texts: dict[bytes, str] = {}
+
+    def read(self, data: bytes, at: int, end: int) -> bool:
+        """Read the payload `data[at:end]`; False: it is no add or remove in the usual form."""
+        code = data[at]
+        if code not in (ADD, REMOVE):
+            return False
+        try:
+            return self._read_fields(data, at + 1, end, code == ADD)
+        except (IndexError, struct.error, JMSException, UnicodeDecodeError):
+            return False
+
+    def _read_fields(self, data: bytes, at: int, end: int, is_add: bool) -> bool:
+        """Read the fields of an add or a remove; False: they are not in the usual form.
+
+        A field that is longer than 127 bytes is not usual, except for the message.
+        """
+        size = data[at]
+        at += 1
+        if size > 127:
+            size, at = _read_size(data, size, at)
+        if size != end - at:
+            return False
+        tag = data[at]
+        self.found_transaction = None
+        if tag == _FIELD_1:
+            after = at + 2 + data[at + 1]
+            if data[at + 1] > 127:
+                return False
+            self.transaction_field = data[at:after]
+            self.found_transaction = self._text(self.transaction_field)
+            at = after
+            tag = data[at]
+        length = data[at + 1]
+        if tag != _FIELD_2 or length > 127:
+            return False
+        after = at + 2 + length
+        self.found_destination = self._text(data[at:after])
+        length = data[after + 1]
+        if data[after] != _FIELD_3 or length > 127:
+            return False
+        at = after + 2
+        after = at + length
+        self.found_id = data[at:after]
+        if not self.found_id.isascii():
+            return False
+        at = after
+        self.found_key = None
+        self.frame_at = self.frame_end = at
+        if at < end and data[at] == _FIELD_4:
+            length = data[at + 1]
+            at += 2
+            if length > 127:
+                length, at = _read_size(data, length, at)
+            self.frame_at = at
+            at = self.frame_end = at + length
+        elif is_add:
+            return False
+        if at == end:
+            return self._is_framed(data) if is_add else True
+        if is_add:
+            if data[at] == _PRIORITY and data[at + 1] < 128:
+                at += 2
+            if at < end and data[at] == _PRIORITY_SUPPORTED and data[at + 1] < 128:
+                at += 2
+            return at == end and self._is_framed(data)
+        length = data[at + 1]
+        if data[at] != _FIELD_5 or length > 127 or at + 2 + length != end:
+            return False
+        self.found_key = str(data[at + 2 : end], "utf-8")
+        return True
+
+    def _is_framed(self, data: bytes) -> bool:
+        """Return whether the message's own size is that of the field."""
+        size: int = I32.unpack_from(data, self.frame_at)[0]
+        return 0 < size == self.frame_end - self.frame_at - 4
+
+    def _text(self, key: bytes) -> str:
+        """Return the text of a destination or a transaction, given the bytes of its field."""
+        found = self._texts.get(key)
+        if found is None:
+            if key[0] == _FIELD_1:
+                found = str(from_transaction_info(decode_transaction(key)))
+            else:  # the only field of a command that removes a destination has the same form
+                only = _with_one_field(REMOVE_DESTINATION, bytes((_FIELD_1,)) + key[1:])
+                found = destination_text(only)
+            if found is None:
+                raise IndexError
+            if len(self._texts) >= _MEMO_VALUES:
+                self._texts.clear()
+            self._texts[key] = found
+        return found
+
+
+class RecordColumns(RecordFields):
     """The columns of records that were added, in their order. Not thread-safe."""
 
     __slots__ = (
-        "_command", "_commands", "_destinations", "_error", "_file_id", "_frame_at", "_frame_end",
-        "_has_times", "_offset", "_reads_frames", "_reads_messages", "_size", "_subscription",
-        "_texts", "_transaction", "_version", "file_id", "found_destination", "found_id",
-        "found_key", "found_transaction", "lists", "messages",
+        "_command", "_commands", "_destinations", "_error", "_file_id", "_has_times", "_offset",
+        "_reads_frames", "_reads_messages", "_size", "_subscription", "_transaction", "_version",
+        "file_id", "lists", "messages",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +199,7 @@ class RecordColumns:
         Only of records with these commands, and of these destinations by their qualified names;
         None: all.
         """
+        super().__init__()
         self.messages: MessageColumns = messages
         self.file_id: int = 0
         """The number of the segment whose records are added."""
@@ -94,13 +211,6 @@ class RecordColumns:
         self._reads_messages = bool(messages.lists) or "error" in wanted or self._has_times
         self._version = version
         self._reads_frames = SAME_MESSAGES_FROM <= version <= CURRENT_VERSION
-        self._texts: dict[bytes, str] = {}
-        self.found_transaction: str | None = None
-        self.found_destination: str = ""
-        self.found_id: bytes = b""
-        self.found_key: str | None = None
-        self._frame_at = 0
-        self._frame_end = 0
         self._bind()
 
     @property
@@ -135,7 +245,7 @@ class RecordColumns:
     def add(self, data: bytes, at: int, end: int, offset: int) -> None:
         """Add the record with the payload `data[at:end]`, which begins at `offset`."""
         code = data[at]
-        if self._is_simple(data, at, end):
+        if (code != ADD or self._reads_frames) and self.read(data, at, end):
             name = COMMAND_NAMES[code]
             if not self._accepts(name, self.found_destination):
                 return
@@ -156,9 +266,10 @@ class RecordColumns:
         Raises:
             ProtocolViolation: the record cannot be read.
         """
-        if payload[0] == ADD and self._is_simple(payload, 0, len(payload)):
-            at = self._frame_at
-            added = self.messages.add(payload, at + 5, self._frame_end, payload[at + 4], None)
+        is_add = payload[0] == ADD and self._reads_frames
+        if is_add and self.read(payload, 0, len(payload)):
+            at = self.frame_at
+            added = self.messages.add(payload, at + 5, self.frame_end, payload[at + 4], None)
             if added == LEFT_OUT:
                 return
             if added != DECLINED:
@@ -177,108 +288,17 @@ class RecordColumns:
         if self._subscription is not None:
             self._subscription.append(subscription)
 
-    def _is_simple(self, data: bytes, at: int, end: int) -> bool:
-        """Return whether the payload is an add or a remove in the usual form: `_read_fields`."""
-        code = data[at]
-        if code != REMOVE and (code != ADD or not self._reads_frames):
-            return False
-        try:
-            return self._read_fields(data, at + 1, end, code == ADD)
-        except (IndexError, struct.error, JMSException, UnicodeDecodeError):
-            return False
-
     def _accepts(self, name: str, destination: str | None) -> bool:
         return (self._commands is None or name in self._commands) and (
             self._destinations is None or destination in self._destinations
         )
 
-    def _read_fields(self, data: bytes, at: int, end: int, is_add: bool) -> bool:
-        """Read the fields of an add or a remove; False: they are not in the usual form.
-
-        Then `found_...` have its transaction, destination, message id and subscription key, and
-        the bytes from `_frame_at` to `_frame_end` are the message with its size.
-        """
-        size = data[at]
-        at += 1
-        if size > 127:
-            size, at = _read_size(data, size, at)
-        if size != end - at:
-            return False
-        tag = data[at]
-        self.found_transaction = None
-        if tag == _FIELD_1:
-            after = at + 2 + data[at + 1]
-            if data[at + 1] > 127:
-                return False
-            self.found_transaction = self._text(data[at:after])
-            at = after
-            tag = data[at]
-        length = data[at + 1]
-        if tag != _FIELD_2 or length > 127:
-            return False
-        after = at + 2 + length
-        self.found_destination = self._text(data[at:after])
-        length = data[after + 1]
-        if data[after] != _FIELD_3 or length > 127:
-            return False
-        at = after + 2
-        after = at + length
-        self.found_id = data[at:after]
-        if not self.found_id.isascii():
-            return False
-        at = after
-        self.found_key = None
-        self._frame_at = self._frame_end = at
-        if at < end and data[at] == _FIELD_4:
-            length = data[at + 1]
-            at += 2
-            if length > 127:
-                length, at = _read_size(data, length, at)
-            self._frame_at = at
-            at = self._frame_end = at + length
-        elif is_add:
-            return False
-        if at == end:
-            return self._is_framed(data) if is_add else True
-        if is_add:
-            if data[at] == _PRIORITY and data[at + 1] < 128:
-                at += 2
-            if at < end and data[at] == _PRIORITY_SUPPORTED and data[at + 1] < 128:
-                at += 2
-            return at == end and self._is_framed(data)
-        length = data[at + 1]
-        if data[at] != _FIELD_5 or length > 127 or at + 2 + length != end:
-            return False
-        self.found_key = str(data[at + 2 : end], "utf-8")
-        return True
-
-    def _is_framed(self, data: bytes) -> bool:
-        """Return whether the message's own size is that of the field."""
-        size: int = I32.unpack_from(data, self._frame_at)[0]
-        return 0 < size == self._frame_end - self._frame_at - 4
-
-    def _text(self, key: bytes) -> str:
-        """Return the text of a destination or a transaction, given the bytes of its field."""
-        found = self._texts.get(key)
-        if found is None:
-            # a commit's only field is a transaction, and a removal's a destination
-            code = 4 if key[0] == _FIELD_1 else 6
-            body = key if code == 4 else bytes((_FIELD_1,)) + key[1:]
-            command = decode_command(bytes((code,)) + encode_varint(len(body)) + body)
-            found = transaction_text(command) if code == 4 else destination_text(command)
-            if found is None:
-                raise IndexError
-            if len(self._texts) >= _MEMO_VALUES:
-                self._texts.clear()
-            self._texts[key] = found
-        return found
-
     def _add_message(self, data: bytes, offset: int, size: int) -> bool:
         """Add an add with its message; False: `_add_decoded` has to do it."""
-        at = self._frame_at
+        at = self.frame_at
         error: str | None = None
         try:
-            added = self.messages.add(data, at + 5, self._frame_end, data[at + 4], None)
+            added = self.messages.add(data, at + 5, self.frame_end, data[at + 4], None)
         except JMSException as failure:
             error = str(failure)
             self.messages.add_nulls(str(self.found_id, "ascii"), self.found_destination)
@@ -338,6 +358,21 @@ class RecordColumns:
             self._subscription.append(subscription)
         if self._error is not None:
             self._error.append(error)
+
+
+def decode_transaction(field: bytes) -> KahaTransactionInfo:
+    """Return the transaction in the bytes of a command's first field.
+
+    Raises:
+        KahaDBFormatError: it is not valid.
+    """
+    commit = _with_one_field(COMMIT, field)
+    assert isinstance(commit, KahaCommitCommand)
+    return commit.transaction_info
+
+
+def _with_one_field(code: int, field: bytes) -> KahaCommand:
+    return decode_command(bytes((code,)) + encode_varint(len(field)) + field)
 
 
 def destination_text(command: KahaCommand) -> str | None:

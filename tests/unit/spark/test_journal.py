@@ -409,3 +409,13 @@ def test_what_no_column_can_hold_spoils_no_batch() -> None:
     assert (first["text"], first["properties"]) == ("cut \ufffd", [("k", "\ufffd")])
     assert (first["expiration"], first["priority"]) == (None, -56)
     assert second["text"] == plain.text
+
+
+def test_transactions_whose_texts_are_equal_are_two(write_segment: WriteSegment) -> None:
+    one, other = (
+        KahaTransactionInfo(xa_transaction_id=KahaXATransactionId(1, b"b", name))
+        for name in (b"\x01\x11", b"\x11\x01")
+    )
+    folder = write_segment(1, [[add(1, transaction=one), add(2, transaction=other)]])
+    write_segment(2, [[KahaCommitCommand(other), KahaRollbackCommand(one)]])
+    assert pending(folder) == [("2", None)]
