@@ -61,7 +61,7 @@ from pyspark.sql.types import (
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
-from pyjms.spark.rows import DAMAGED
+from pyjms.wire.openwire.message_columns import DAMAGED
 
 if TYPE_CHECKING:
     import pyarrow as pa
