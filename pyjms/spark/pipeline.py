@@ -389,10 +389,8 @@ def jms_pipeline(
     `to_json(struct(*)) AS text, destination`. Columns that only describe the origin of a message
     (`seq`, `message_id` ..., an unchanged `destination`) are not sent.
 
-    A missing key and null are the same to Spark: both give the model's default, or None, or an
-    invalid message. A number may be given as a string (`"2"`), and a string as a number; schemas
-    with validators written in Python are rejected. A function may be marked several times, with
-    different names.
+    Bodies are validated by pydantic where they are read, by all that the model has. A function may
+    be marked several times, with different names.
 
     The mark alone starts nothing and does not block; `pyjms pipeline run` and `PipelineRunner` run
     marked functions.
