@@ -114,6 +114,8 @@ _ENDING: Final = (State.DISCONNECTING, State.CLOSED)
 _MOST_DESTINATIONS: Final = 200
 """The maximum number of topics of a session whose destinations are kept."""
 _LONGEST_CACHED: Final = 200
+_MOST_PENDING: Final = 1000
+"""The messages that may wait for a subscription to which retained ones are sent again."""
 _MAXIMUM_TEXT: Final = 1000
 """The maximum number of characters of a reason string."""
 _REMOVE: Final = 1
@@ -491,7 +493,8 @@ class MqttSession(ClientSession[Packet]):
             former.options, former.identifiers = wanted, identifiers
             stored = self._keep_filter(former)
             recover = self.host.region_broker.subscriptions.get(former.consumer_id)
-            if recover is not None and retroactive:
+            # a client that asks again and again without reading must not pile them up
+            if recover is not None and retroactive and recover.pending_count < _MOST_PENDING:
                 recover.recover_kept()
             self._call_when_stored(stored, done)
             return
