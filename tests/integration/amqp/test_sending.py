@@ -50,6 +50,15 @@ async def test_a_settled_message_gets_no_answer(amqp: AmqpBroker) -> None:
     assert (await receiver.next()).body == "1"
 
 
+@pytest.mark.fact("amqp-connector A71")
+async def test_a_settled_message_that_is_refused_is_lost(amqp: AmqpBroker) -> None:
+    client = await amqp.client()
+    sender = await client.sender(None)
+    lost = text("1", properties=Properties(to="temp-queue://ID:gone:1"))
+    await sender.transfer(lost, settled=True)
+    assert await sender.send(text("2", properties=Properties(to="queue://a"))) == ACCEPTED
+
+
 @pytest.mark.fact("amqp-connector A70")
 async def test_credit_is_refilled(amqp_broker: StartAmqp) -> None:
     async with amqp_broker("?transport.producerCredit=10") as amqp:

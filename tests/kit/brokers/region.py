@@ -131,8 +131,6 @@ class Client:
         if self.on_dispatch is not None:
             self.on_dispatch(dispatch)
 
-    runs_are_raw = True
-
     @property
     def run_room(self) -> int:
         return 1 << 20 if self.run_limit else 0

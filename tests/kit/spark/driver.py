@@ -36,12 +36,11 @@ def session(master: str = "local[2,4]") -> SparkSession:
 
 def start(spark: SparkSession, url: str, folder: Path, **how: str) -> StreamingQuery:
     sink = how.get("sink", "off")
-    mode = how.get("mode", "ranges")
-    spool = {} if mode == "ranges" else {"spool": how.get("spool", str(folder / "spool"))}
     rows = (
         spark.readStream.format("jms")
         .option("url", url)
-        .options(mode=mode, **spool)
+        .option("mode", how.get("mode", "ranges"))
+        .option("spool", how.get("spool", str(folder / "spool")))
         .option("partitions", "2")
         .option("failOnDataLoss", how.get("loss", "true"))
         .option("ackOn", how.get("ack", "finished"))

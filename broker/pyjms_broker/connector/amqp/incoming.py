@@ -280,8 +280,35 @@ def _with_headers(
     for key, value in (found.footer or {}).items():
         properties[f"{FOOTER}{key}"] = _property(value)
     if properties:
-        message.marshalled_properties = encode_map(properties)
+        message.marshalled_properties = _encoded(properties)
     return Incoming(message, to, text_id)
+
+
+_KNOWN: Final[dict[tuple[object, ...], bytes]] = {}
+"""Encoded properties: those of a client's messages are often the same."""
+_FLOATS: Final = (float, Float)
+MOST_KNOWN: Final = 256
+LONGEST_KNOWN: Final = 1024
+"""The maximum number of properties that are kept, and of their bytes."""
+
+
+def _encoded(properties: dict[str, object]) -> bytes:
+    """Return properties as the broker has them."""
+    key = tuple(
+        (name, type(value), str(value) if type(value) in _FLOATS else value)  # 0.0 == -0.0
+        for name, value in properties.items()
+    )
+    try:
+        found = _KNOWN.get(key)
+    except TypeError:  # a list or map
+        return encode_map(properties)
+    if found is None:
+        found = encode_map(properties)
+        if len(found) <= LONGEST_KNOWN:
+            if len(_KNOWN) >= MOST_KNOWN:
+                _KNOWN.clear()
+            _KNOWN[key] = found
+    return found
 
 
 def _set_headers(

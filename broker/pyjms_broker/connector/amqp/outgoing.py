@@ -58,7 +58,9 @@ from pyjms_broker.connector.amqp.incoming import (
     FORMAT,
     HEADER,
     ID_PREFIXES,
+    LONGEST_KNOWN,
     MESSAGE_ANNOTATION,
+    MOST_KNOWN,
     NATIVE_PROPERTY,
     OBJECT,
     PREFIX,
@@ -135,14 +137,8 @@ def to_payload(dispatch: MessageDispatch, message: ActiveMQMessage) -> Outgoing:
     Raises:
         JMSException: it cannot be converted.
     """
-    marshalled = message.marshalled_properties
-    properties: Mapping[str, Any] = _NOTHING
-    if marshalled:
-        if len(marshalled) > _MAXIMUM_PROPERTIES:
-            raise MessageFormatException(
-                f"The properties have {len(marshalled)} bytes; {_MAXIMUM_PROPERTIES} are converted"
-            )
-        properties = message.properties
+    sections = _sections_of(message)
+    properties = sections.properties
     number = properties.get(FORMAT)
     message_format = number if isinstance(number, int) and 0 <= number < 1 << 32 else 0
     if properties.get(NATIVE_PROPERTY) is True:
@@ -156,14 +152,15 @@ def to_payload(dispatch: MessageDispatch, message: ActiveMQMessage) -> Outgoing:
     mapped.header = _header(message, dispatch.redelivery_counter, properties)
     given = _headers(message, dispatch.destination or message.destination, properties)
     mapped.properties = given
-    annotations: dict[Any, Any] = {}
+    annotations = dict(sections.annotations)
     if message.destination is not None:
         annotations[_DESTINATION] = _DESTINATION_TYPES[message.destination.TYPE]
     if message.reply_to is not None:
         annotations[_REPLY] = _DESTINATION_TYPES[message.reply_to.TYPE]
     mapped.message_annotations = annotations
-    if properties:
-        _add_properties(mapped, properties, annotations)
+    mapped.application_properties = sections.own
+    mapped.delivery_annotations = sections.deliveries
+    mapped.footer = sections.footer
     mapped.body_kind, mapped.body = _body_of(message, properties.get(ENCODING), mapped)
     return Outgoing(encode_message(mapped), message_format)
 
@@ -234,10 +231,42 @@ def _message_id(message_id: MessageId | None) -> MessageIdValue:
     return id_value(str(message_id) if message_id.text_view is None else message_id.text_view)
 
 
-def _add_properties(
-    mapped: Message, properties: Mapping[str, Any], annotations: dict[Any, Any]
-) -> None:
-    """Set application properties, annotations and the footer. (amqp-connector A156, A157)"""
+class _Sections(NamedTuple):
+    """The properties of a message, and the sections that they become."""
+
+    properties: Mapping[str, Any]
+    own: dict[str, Any] | None = None
+    annotations: Mapping[Any, Any] = _NOTHING
+    deliveries: dict[Any, Any] | None = None
+    footer: dict[Any, Any] | None = None
+
+
+_NO_SECTIONS: Final = _Sections(_NOTHING)
+_KNOWN: Final[dict[bytes, _Sections]] = {}
+"""By encoded properties: those of a client's messages are often the same."""
+
+
+def _sections_of(message: ActiveMQMessage) -> _Sections:
+    """Return what the properties of a message become. (amqp-connector A156, A157)"""
+    marshalled = message.marshalled_properties
+    if not marshalled:
+        return _NO_SECTIONS
+    found = _KNOWN.get(marshalled)
+    if found is None:
+        if len(marshalled) > _MAXIMUM_PROPERTIES:
+            raise MessageFormatException(
+                f"The properties have {len(marshalled)} bytes; {_MAXIMUM_PROPERTIES} are converted"
+            )
+        found = _split(message.properties)
+        if len(marshalled) <= LONGEST_KNOWN:
+            if len(_KNOWN) >= MOST_KNOWN:
+                _KNOWN.clear()
+            _KNOWN[marshalled] = found
+    return found
+
+
+def _split(properties: Mapping[str, Any]) -> _Sections:
+    annotations: dict[Any, Any] = {}
     deliveries: dict[Any, Any] = {}
     footer: dict[Any, Any] = {}
     own: dict[str, Any] = {}
@@ -253,9 +282,7 @@ def _add_properties(
         elif name.startswith(_SCHEDULED):
             continue
         own[name] = value
-    mapped.application_properties = own or None
-    mapped.delivery_annotations = deliveries or None
-    mapped.footer = footer or None
+    return _Sections(properties, own or None, annotations, deliveries or None, footer or None)
 
 
 _SECTIONS: Final = ((MESSAGE_ANNOTATION, 0), (DELIVERY_ANNOTATION, 1), (FOOTER, 2))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, parse_destination
+from pyjms.runtime.logging import get_logger
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
     Error,
@@ -46,6 +47,8 @@ from pyjms_broker.connector.amqp.nodes import (
 if TYPE_CHECKING:
     from pyjms_broker.connector.amqp.session import AmqpSession
     from pyjms_broker.connector.amqp.transactions import Transaction
+
+logger = get_logger(__name__)
 
 _DELAYED: Final = "DELAYED_DELIVERY"
 _USED: Final = 0.7
@@ -148,9 +151,11 @@ class ProducerLink:
         message.message_id = MessageId(incoming.text_id, self.producer_id, next(self._sequence))
         if transaction is not None:
             message.transaction_id = transaction.xid
-        if delivery.settled:
-            self._session.send(message)
+        if delivery.settled and transaction is not None:
+            self._session.send(message)  # a refusal ends the connection, and so the transaction
             self._refill()
+        elif delivery.settled:
+            self._session.request(message, self._refill, self._on_lost)
         else:
             done = partial(self._accept, delivery, transaction)
             self._session.request(message, done, partial(self._on_refusal, delivery))
@@ -173,6 +178,12 @@ class ProducerLink:
             delivery.settle(ACCEPTED)
         else:
             delivery.settle(TransactionalState(transaction.txn_id, ACCEPTED))
+        self._refill()
+
+    def _on_lost(self, failure: Throwable | None) -> None:
+        """Log that a message is lost, as the client does not want to know. (amqp-connector A71)"""
+        reason = None if failure is None else failure.message
+        logger.info("%s: a message is refused that was sent settled: %s", self._session, reason)
         self._refill()
 
     def _on_refusal(self, delivery: Delivery, failure: Throwable | None) -> None:
