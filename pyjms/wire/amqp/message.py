@@ -66,6 +66,9 @@ class Message:
 
     `body` depends on `body_kind`: DATA: a list with the bytes of each data section; SEQUENCE: a
     list with the list of each sequence section; VALUE: the value; NO_BODY: None.
+
+    `encoded_annotations` and `encoded_properties` are the message annotations and the application
+    properties as an encoded map, and then in place of the others.
     """
 
     def __init__(
@@ -88,12 +91,16 @@ class Message:
         self.body_kind: int = body_kind
         self.body: Value = body
         self.footer: Map | None = footer
+        self.encoded_annotations: bytes | None = None
+        self.encoded_properties: bytes | None = None
 
 
-def decode_message(payload: bytes, *, body: bool = True) -> Message:
+def decode_message(payload: bytes, *, body: bool = True, properties: bool = True) -> Message:
     """Return the message that `payload` is.
 
     Without `body` the body's values are skipped: `body` of the result is None, its kind is set.
+    Without `properties` only the size of the application properties is checked, and the result has
+    `encoded_properties`.
 
     Raises:
         RemoteProtocolError: `payload` is no message; `position` is where.
@@ -102,7 +109,12 @@ def decode_message(payload: bytes, *, body: bool = True) -> Message:
     reader = Reader(payload)
     try:
         while reader.at < reader.end:
-            code = _section_code(reader)
+            start = reader.at
+            if payload.startswith(_START, start):
+                code = payload[start + 2]
+                reader.at = start + 3
+            else:
+                code = _section_code(reader)
             if DATA <= code <= VALUE:
                 if message.body_kind != NO_BODY and (code == VALUE or code != message.body_kind):
                     raise RemoteProtocolError("a message has two bodies")
@@ -111,6 +123,10 @@ def decode_message(payload: bytes, *, body: bool = True) -> Message:
                     _read_body(reader, message, code)
                 else:
                     reader.skip()
+            elif code == _APPLICATION_PROPERTIES and not properties:
+                start = reader.at
+                reader.skip()
+                message.encoded_properties = payload[start : reader.at]
             else:
                 _read_section(reader, message, code)
     except READ_ERRORS as error:
@@ -187,12 +203,16 @@ def encode_message(message: Message) -> bytes:
         if message.delivery_annotations is not None:
             buffer += b"\0\x53\x71"
             write_symbol_map(buffer, message.delivery_annotations)
-        if message.message_annotations is not None:
+        if message.encoded_annotations is not None:
+            buffer += b"\0\x53\x72" + message.encoded_annotations
+        elif message.message_annotations is not None:
             buffer += b"\0\x53\x72"
             write_symbol_map(buffer, message.message_annotations)
         if message.properties is not None:
             write_value(buffer, message.properties)
-        if message.application_properties is not None:
+        if message.encoded_properties is not None:
+            buffer += b"\0\x53\x74" + message.encoded_properties
+        elif message.application_properties is not None:
             buffer += b"\0\x53\x74"
             write_map(buffer, message.application_properties)
         _write_body(buffer, message.body_kind, message.body)

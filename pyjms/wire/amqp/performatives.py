@@ -22,6 +22,7 @@ from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.amqp.codec import (
     COMPOSITES,
     FALSE,
+    LIST_0,
     LIST_8,
     LIST_32,
     NULL,
@@ -548,12 +549,13 @@ class _Row:
         ]
         self.values = attrgetter(*self.names) if self.names else None
         """Returns the values of all fields; of a single field, its value."""
-        self.written = [
-            (_KINDS[kind].write, _MANDATORY if is_mandatory else default)
-            for kind, is_mandatory, default in zip(
-                self.kinds, mandatory, self.defaults, strict=True
-            )
+        self.writers = [_KINDS[kind].write for kind in self.kinds]
+        self.nulls = [
+            _MANDATORY if is_set else default
+            for is_set, default in zip(mandatory, self.defaults, strict=True)
         ]
+        """The values that are written as null."""
+        self.start = bytes((0, SMALL_ULONG, code))
 
     def read(self, items: list[Value]) -> Value:
         """Return an object of the values of a list."""
@@ -591,31 +593,28 @@ class _Row:
 
     def write(self, buffer: bytearray, item: Value) -> None:
         """Append an object with its descriptor."""
+        buffer += self.start
+        if self.values is None:
+            buffer.append(LIST_0)
+            return
+        values = self.values(item) if len(self.names) > 1 else (self.values(item),)
+        for index in self.mandatory:
+            if values[index] is None:
+                raise LocalProtocolError(f"{self.name} has no {self.names[index]}")
+        nulls, writers = self.nulls, self.writers
         body = bytearray()
-        count = nulls = 0
-        if self.values is not None:
-            values = self.values(item) if len(self.names) > 1 else (self.values(item),)
-            for value, (write, default) in zip(values, self.written, strict=True):
-                nulls += 1
-                if value is None or value == default:
-                    if default is _MANDATORY:
-                        raise LocalProtocolError(
-                            f"{self.name} has no {self.names[count + nulls - 1]}"
-                        )
-                elif nulls == 1:
-                    write(body, value)
-                    count += 1
-                    nulls = 0
-                else:
-                    body += b"\x40" * (nulls - 1)
-                    write(body, value)
-                    count += nulls
-                    nulls = 0
-        buffer += bytes((0, SMALL_ULONG, self.code))
+        count = 0
+        for index, value in enumerate(values):
+            if value is None or value == nulls[index]:
+                continue
+            if index > count:
+                body += b"\x40" * (index - count)
+            writers[index](body, value)
+            count = index + 1
         if count:
             write_compound(buffer, body, count, LIST_32)
         else:
-            buffer.append(0x45)
+            buffer.append(LIST_0)
 
 
 _NAMES: Final[dict[type, _Row]] = {}

@@ -32,6 +32,7 @@ from pyjms.jms.scheduled import (
 )
 from pyjms.jms.types import Byte, Float, Long, Short
 from pyjms.runtime import clock as _clock
+from pyjms.wire.amqp.codec import decode_value
 from pyjms.wire.amqp.message import (
     DATA,
     NO_BODY,
@@ -201,7 +202,7 @@ def to_message(payload: bytes, message_format: int, transformer: str) -> Incomin
     now = _clock.time_ms()
     for convert, with_body in _CONVERSIONS[transformer]:
         try:
-            found = decode_message(payload, body=with_body)
+            found = decode_message(payload, body=with_body, properties=False)
             return convert(payload, message_format, found, now)
         except (JMSException, OverflowError, ValueError):
             continue
@@ -268,6 +269,7 @@ def _with_headers(
         message.redelivery_counter = min(header.delivery_count or 0, _HIGHEST_INT)
         if header.ttl:
             message.expiration = now + header.ttl
+    has_others = bool(found.message_annotations or found.footer)
     if found.message_annotations:
         _add_annotations(found.message_annotations, properties, now)
     text_id = to = None
@@ -275,40 +277,39 @@ def _with_headers(
         properties[PROPERTIES] = True
         _set_headers(message, found.properties, properties)
         text_id, to = id_text(found.properties.message_id), found.properties.to
-    for key, value in (found.application_properties or {}).items():
-        properties[str(key)] = _property(value)
     for key, value in (found.footer or {}).items():
         properties[f"{FOOTER}{key}"] = _property(value)
-    if properties:
-        message.marshalled_properties = _encoded(properties)
+    encoded = found.encoded_properties
+    if has_others or (encoded is not None and len(encoded) > LONGEST_LATEST):
+        message.marshalled_properties = _marshalled(encoded, properties)
+    else:
+        latest = encoded, *properties.items()
+        marshalled = _LATEST.get(latest)
+        if marshalled is None:
+            marshalled = _marshalled(encoded, properties)
+            if len(_LATEST) >= MOST_LATEST:
+                _LATEST.clear()
+            _LATEST[latest] = marshalled
+        message.marshalled_properties = marshalled
     return Incoming(message, to, text_id)
 
 
-_KNOWN: Final[dict[tuple[object, ...], bytes]] = {}
-"""Encoded properties: those of a client's messages are often the same."""
-_FLOATS: Final = (float, Float)
-MOST_KNOWN: Final = 256
-LONGEST_KNOWN: Final = 1024
+_LATEST: Final[dict[tuple[object, ...], bytes]] = {}
+"""By application properties and our own: the marshalled ones, which producers often repeat."""
+MOST_LATEST: Final = 256
+LONGEST_LATEST: Final = 1024
 """The maximum number of properties that are kept, and of their bytes."""
 
 
-def _encoded(properties: dict[str, object]) -> bytes:
-    """Return properties as the broker has them."""
-    key = tuple(
-        (name, type(value), str(value) if type(value) in _FLOATS else value)  # 0.0 == -0.0
-        for name, value in properties.items()
-    )
-    try:
-        found = _KNOWN.get(key)
-    except TypeError:  # a list or map
-        return encode_map(properties)
-    if found is None:
-        found = encode_map(properties)
-        if len(found) <= LONGEST_KNOWN:
-            if len(_KNOWN) >= MOST_KNOWN:
-                _KNOWN.clear()
-            _KNOWN[key] = found
-    return found
+def _marshalled(encoded: bytes | None, properties: dict[str, object]) -> bytes:
+    """Return application properties of AMQP, and our own, as the broker has them."""
+    if encoded is not None:
+        values, _ = decode_value(encoded)
+        if not isinstance(values, dict):
+            raise MessageFormatException("The application properties are no map")
+        for key, value in values.items():
+            properties[str(key)] = _property(value)
+    return encode_map(properties)
 
 
 def _set_headers(

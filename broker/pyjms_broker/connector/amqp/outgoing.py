@@ -20,6 +20,7 @@ from pyjms.jms.destination import (
 )
 from pyjms.jms.types import Byte
 from pyjms.runtime import clock as _clock
+from pyjms.wire.amqp.codec import encode_value
 from pyjms.wire.amqp.message import (
     DATA,
     NO_BODY,
@@ -58,9 +59,9 @@ from pyjms_broker.connector.amqp.incoming import (
     FORMAT,
     HEADER,
     ID_PREFIXES,
-    LONGEST_KNOWN,
+    LONGEST_LATEST,
     MESSAGE_ANNOTATION,
-    MOST_KNOWN,
+    MOST_LATEST,
     NATIVE_PROPERTY,
     OBJECT,
     PREFIX,
@@ -131,38 +132,134 @@ _SCHEDULED: Final = "AMQ_SCHEDULED_"
 _NOTHING: Final[dict[str, Any]] = {}
 
 
+class _Mapped(NamedTuple):
+    """What the properties of a message become in AMQP."""
+
+    is_native: bool = False
+    """Whether the message was stored as it was encoded."""
+    message_format: int = 0
+    encoding: object = None
+    """The section of the body that it has come from."""
+    has_header: bool = False
+    is_first: bool = False
+    content_type: Symbol | None = None
+    content_encoding: Symbol | None = None
+    reply_to_group: str | None = None
+    annotations: dict[Any, Any] = _NOTHING
+    deliveries: dict[Any, Any] = _NOTHING
+    footer: dict[Any, Any] = _NOTHING
+    own: dict[str, Any] = _NOTHING
+    """The application's."""
+    encoded: bytes | None = None
+    """The same as AMQP encodes them; None if there are none."""
+
+
+_LATEST: Final[dict[bytes, _Mapped]] = {b"": _Mapped()}
+"""By marshalled properties: producers often repeat them, and subscribers of a topic share them."""
+
+
+def _mapped(message: ActiveMQMessage) -> _Mapped:
+    """Return what the properties of a message become."""
+    marshalled = message.marshalled_properties or b""
+    mapped = _LATEST.get(marshalled)
+    if mapped is None:
+        if len(marshalled) > _MAXIMUM_PROPERTIES:
+            raise MessageFormatException(
+                f"The properties have {len(marshalled)} bytes; {_MAXIMUM_PROPERTIES} are converted"
+            )
+        mapped = _map_properties(message.properties)
+        if len(marshalled) <= LONGEST_LATEST:
+            if len(_LATEST) >= MOST_LATEST:
+                _LATEST.clear()
+            _LATEST[marshalled] = mapped
+    return mapped
+
+
+def _map_properties(properties: Mapping[str, Any]) -> _Mapped:
+    """Convert properties. (amqp-connector A156, A157)"""
+    annotations: dict[Any, Any] = {}
+    deliveries: dict[Any, Any] = {}
+    footer: dict[Any, Any] = {}
+    own: dict[str, Any] = {}
+    for name, value in properties.items():
+        if name.startswith(PREFIX):
+            if name in _OWN:
+                continue
+            section = next((s for p, s in _SECTIONS if name.startswith(p)), None)
+            if section is not None:
+                key = Symbol(name[len(MESSAGE_ANNOTATION) :].encode("ascii", "replace").decode())
+                (annotations, deliveries, footer)[section][key] = value
+                continue
+        elif name.startswith(_SCHEDULED):
+            continue
+        own[name] = value
+    number, group = properties.get(FORMAT), properties.get(REPLY_TO_GROUP)
+    return _Mapped(
+        properties.get(NATIVE_PROPERTY) is True,
+        number if isinstance(number, int) and 0 <= number < 1 << 32 else 0,
+        properties.get(ENCODING),
+        properties.get(HEADER) is True,
+        properties.get(FIRST_ACQUIRER) is True,
+        _symbol(properties.get(CONTENT_TYPE)),
+        _symbol(properties.get(CONTENT_ENCODING)),
+        group if isinstance(group, str) else None,
+        annotations,
+        deliveries,
+        footer,
+        own,
+        _encoded(own) if own else None,
+    )
+
+
+def _encoded(values: dict[Any, Any]) -> bytes:
+    buffer = bytearray()
+    encode_value(buffer, values)
+    return bytes(buffer)
+
+
 def to_payload(dispatch: MessageDispatch, message: ActiveMQMessage) -> Outgoing:
     """Return a message as AMQP encodes it.
 
     Raises:
         JMSException: it cannot be converted.
     """
-    sections = _sections_of(message)
-    properties = sections.properties
-    number = properties.get(FORMAT)
-    message_format = number if isinstance(number, int) and 0 <= number < 1 << 32 else 0
-    if properties.get(NATIVE_PROPERTY) is True:
+    properties = _mapped(message)
+    if properties.is_native:
         if message.TYPE != ActiveMQBytesMessage.TYPE:
             raise MessageFormatException(f"A message with {NATIVE_PROPERTY} is no bytes message")
         payload = expanded(message)
         if dispatch.redelivery_counter > 0:
             payload = _with_count(payload, dispatch.redelivery_counter)
-        return Outgoing(payload, message_format)
+        return Outgoing(payload, properties.message_format)
     mapped = Message()
     mapped.header = _header(message, dispatch.redelivery_counter, properties)
-    given = _headers(message, dispatch.destination or message.destination, properties)
-    mapped.properties = given
-    annotations = dict(sections.annotations)
-    if message.destination is not None:
-        annotations[_DESTINATION] = _DESTINATION_TYPES[message.destination.TYPE]
-    if message.reply_to is not None:
-        annotations[_REPLY] = _DESTINATION_TYPES[message.reply_to.TYPE]
-    mapped.message_annotations = annotations
-    mapped.application_properties = sections.own
-    mapped.delivery_annotations = sections.deliveries
-    mapped.footer = sections.footer
-    mapped.body_kind, mapped.body = _body_of(message, properties.get(ENCODING), mapped)
-    return Outgoing(encode_message(mapped), message_format)
+    mapped.properties = _headers(message, dispatch.destination or message.destination, properties)
+    _annotate(mapped, message, properties.annotations)
+    mapped.delivery_annotations = properties.deliveries or None
+    mapped.footer = properties.footer or None
+    mapped.encoded_properties = properties.encoded
+    mapped.body_kind, mapped.body = _body_of(message, properties, mapped)
+    return Outgoing(encode_message(mapped), properties.message_format)
+
+
+def _annotate(mapped: Message, message: ActiveMQMessage, others: dict[Any, Any]) -> None:
+    """Set the message annotations. (amqp-connector A155)"""
+    destination, reply_to = message.destination, message.reply_to
+    if others or destination is None or reply_to is not None:
+        annotations = dict(others)
+        if destination is not None:
+            annotations[_DESTINATION] = _DESTINATION_TYPES[destination.TYPE]
+        if reply_to is not None:
+            annotations[_REPLY] = _DESTINATION_TYPES[reply_to.TYPE]
+        mapped.message_annotations = annotations
+    else:
+        mapped.encoded_annotations = _ANNOTATIONS[destination.TYPE]
+
+
+_ANNOTATIONS: Final[dict[int, bytes]] = {
+    kind: _encoded({_DESTINATION: number}) for kind, number in _DESTINATION_TYPES.items()
+}
+"""By the type of the destination: the annotations of most messages."""
 
 
 def _with_count(payload: bytes, count: int) -> bytes:
@@ -175,25 +272,24 @@ def _with_count(payload: bytes, count: int) -> bytes:
         return payload  # what was stored raw is not always a message
 
 
-def _header(message: ActiveMQMessage, count: int, properties: Mapping[str, Any]) -> Header | None:
+def _header(message: ActiveMQMessage, count: int, properties: _Mapped) -> Header | None:
     """Return the header; None if it would say nothing. (amqp-connector A152)"""
-    is_first = properties.get(FIRST_ACQUIRER) is True
     is_usual = message.priority == DEFAULT_PRIORITY and not message.persistent
-    says_nothing = is_usual and not message.expiration and count <= 0 and not is_first
-    if says_nothing and properties.get(HEADER) is not True:
+    says_nothing = is_usual and not message.expiration and count <= 0 and not properties.is_first
+    if says_nothing and not properties.has_header:
         return None
     header = Header()
     header.durable = message.persistent
     header.priority = message.priority
     if message.expiration:
         header.ttl = min(max(message.expiration - _clock.time_ms(), 1), 2**32 - 1)
-    header.first_acquirer = is_first
+    header.first_acquirer = properties.is_first
     header.delivery_count = max(count, 0)
     return header
 
 
 def _headers(
-    message: ActiveMQMessage, destination: Destination | None, properties: Mapping[str, Any]
+    message: ActiveMQMessage, destination: Destination | None, properties: _Mapped
 ) -> Properties:
     """Return the section of properties. (amqp-connector A153)"""
     given = Properties()
@@ -213,11 +309,9 @@ def _headers(
     given.group_id = message.group_id
     if message.group_sequence > 0:
         given.group_sequence = message.group_sequence
-    if properties:
-        given.content_type = _symbol(properties.get(CONTENT_TYPE))
-        given.content_encoding = _symbol(properties.get(CONTENT_ENCODING))
-        group = properties.get(REPLY_TO_GROUP)
-        given.reply_to_group_id = group if isinstance(group, str) else None
+    given.content_type = properties.content_type
+    given.content_encoding = properties.content_encoding
+    given.reply_to_group_id = properties.reply_to_group
     return given
 
 
@@ -231,69 +325,16 @@ def _message_id(message_id: MessageId | None) -> MessageIdValue:
     return id_value(str(message_id) if message_id.text_view is None else message_id.text_view)
 
 
-class _Sections(NamedTuple):
-    """The properties of a message, and the sections that they become."""
-
-    properties: Mapping[str, Any]
-    own: dict[str, Any] | None = None
-    annotations: Mapping[Any, Any] = _NOTHING
-    deliveries: dict[Any, Any] | None = None
-    footer: dict[Any, Any] | None = None
-
-
-_NO_SECTIONS: Final = _Sections(_NOTHING)
-_KNOWN: Final[dict[bytes, _Sections]] = {}
-"""By encoded properties: those of a client's messages are often the same."""
-
-
-def _sections_of(message: ActiveMQMessage) -> _Sections:
-    """Return what the properties of a message become. (amqp-connector A156, A157)"""
-    marshalled = message.marshalled_properties
-    if not marshalled:
-        return _NO_SECTIONS
-    found = _KNOWN.get(marshalled)
-    if found is None:
-        if len(marshalled) > _MAXIMUM_PROPERTIES:
-            raise MessageFormatException(
-                f"The properties have {len(marshalled)} bytes; {_MAXIMUM_PROPERTIES} are converted"
-            )
-        found = _split(message.properties)
-        if len(marshalled) <= LONGEST_KNOWN:
-            if len(_KNOWN) >= MOST_KNOWN:
-                _KNOWN.clear()
-            _KNOWN[marshalled] = found
-    return found
-
-
-def _split(properties: Mapping[str, Any]) -> _Sections:
-    annotations: dict[Any, Any] = {}
-    deliveries: dict[Any, Any] = {}
-    footer: dict[Any, Any] = {}
-    own: dict[str, Any] = {}
-    for name, value in properties.items():
-        if name.startswith(PREFIX):
-            if name in _OWN:
-                continue
-            section = next((s for p, s in _SECTIONS if name.startswith(p)), None)
-            if section is not None:
-                key = Symbol(name[len(MESSAGE_ANNOTATION) :].encode("ascii", "replace").decode())
-                (annotations, deliveries, footer)[section][key] = value
-                continue
-        elif name.startswith(_SCHEDULED):
-            continue
-        own[name] = value
-    return _Sections(properties, own or None, annotations, deliveries or None, footer or None)
-
-
 _SECTIONS: Final = ((MESSAGE_ANNOTATION, 0), (DELIVERY_ANNOTATION, 1), (FOOTER, 2))
 """Prefixes, all of the same length, and the sections that they stand for."""
 
 
-def _body_of(message: ActiveMQMessage, encoding: object, mapped: Message) -> tuple[Any, Any]:
+def _body_of(message: ActiveMQMessage, properties: _Mapped, mapped: Message) -> tuple[Any, Any]:
     """Return the kind of the section, and the body. (amqp-connector A158 to A160)"""
-    kind, was_none = message.TYPE, encoding == WAS_NONE
+    kind, encoding = message.TYPE, properties.encoding
+    was_none = encoding == WAS_NONE
     if kind == ActiveMQMessage.TYPE:
-        return _advisory(message, mapped)
+        return _advisory(message, properties.own, mapped)
     if was_none and not message.content and kind != ActiveMQObjectMessage.TYPE:
         return NO_BODY, None
     content = expanded(message)
@@ -317,7 +358,7 @@ def _body_of(message: ActiveMQMessage, encoding: object, mapped: Message) -> tup
 _ADVISORY_KIND: Final = "ActiveMqDataStructureType"
 
 
-def _advisory(message: ActiveMQMessage, mapped: Message) -> tuple[Any, Any]:
+def _advisory(message: ActiveMQMessage, own: dict[str, Any], mapped: Message) -> tuple[Any, Any]:
     command = message.data_structure
     values: dict[str, object] = {}
     if isinstance(command, ConnectionInfo):
@@ -337,5 +378,5 @@ def _advisory(message: ActiveMQMessage, mapped: Message) -> tuple[Any, Any]:
     else:
         return NO_BODY, None
     name = type(command).__name__
-    mapped.application_properties = {**(mapped.application_properties or {}), _ADVISORY_KIND: name}
+    mapped.encoded_properties = _encoded({**own, _ADVISORY_KIND: name})
     return VALUE, values

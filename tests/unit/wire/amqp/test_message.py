@@ -136,3 +136,17 @@ def test_the_header_can_be_replaced() -> None:
         assert changed == bytes.fromhex("005370c00705404040405201" + rest)
     with pytest.raises(RemoteProtocolError):
         with_header(b"\x40", header)
+
+
+def test_application_properties_may_stay_encoded() -> None:
+    data = encode_message(WHOLE)
+    message = decode_message(data, properties=False)
+    assert message.application_properties is None
+    assert message.encoded_properties == bytes.fromhex("c10502a1017041")
+    assert encode_message(message) == data
+
+
+def test_annotations_may_be_encoded() -> None:
+    message = Message(message_annotations={Symbol("a"): 1})
+    message.encoded_annotations = bytes.fromhex("c10602a301625402")
+    assert decode_message(encode_message(message)).message_annotations == {Symbol("b"): 2}
