@@ -560,6 +560,8 @@ class PrefetchSubscription(AbstractSubscription):
 
     _open_transactions: int = 0
     """The number of acknowledgements in open local transactions."""
+    _gives_back: bool = False
+    """Whether messages were given back, so that `dispatched` may not be in the queue's order."""
     durable_key: SubscriptionKey | None = None
     """The identity of a durable subscription; None: a queue consumer."""
 
@@ -663,6 +665,7 @@ class PrefetchSubscription(AbstractSubscription):
             if reference is not None and reference not in self._transacted:
                 self.undispatch(reference)
                 returned.append(reference)
+        self._gives_back = True
         self.requeue(returned, has_failed)
         self.window_freed()
 
@@ -703,6 +706,8 @@ class PrefetchSubscription(AbstractSubscription):
             if self._unwritable is not None:
                 self._unwritable.pop(reference, None)
             self.undispatch(reference)
+        if self._gives_back:
+            removed.sort(key=_sequence_of)
         return removed
 
     # messages that the connection cannot carry
@@ -1004,6 +1009,10 @@ class _Acknowledgement(Synchronization):
 
 def _context_of(ack: MessageAck) -> OperationContext:
     return SYNCED if ack.response_required else NO_TRANSACTION
+
+
+def _sequence_of(reference: MessageReference) -> int:
+    return reference.broker_sequence_id
 
 
 def _is_last(reference: MessageReference, ack: MessageAck) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -37,3 +38,36 @@ async def test_jms_conformance(amqp_broker: StartAmqp, qpid: list[str], transfor
         url = f"amqp://127.0.0.1:{amqp.port}"
         done = await anyio.run_process([*qpid, "Conformance", url], stderr=subprocess.STDOUT)
     assert done.stdout.decode().splitlines()[-1:] == ["196 run, 0 failed"], done.stdout.decode()
+
+
+@pytest.mark.activemq
+@pytest.mark.maven
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize(
+    ("scenario", "expected"),
+    [
+        ("commit", {"before": None, "after": ["1#1", "2#1", "3#1"], "taken": ["4#1", "5#1"], "left": []}),
+        ("send-rollback", ["once#1"]),
+        ("close-in-transaction", {"first": ["1#1"], "left": ["1#2*", "2#2*"]}),
+        ("client-ack", {"third": ["3#1"], "left": ["3#2*", "4#2*"]}),
+        ("request-reply", [["re: 1", True], ["re: 2", True], ["re: 3", True]]),
+        ("selectors", [["2", "4"], ["9"], ["1"], ["7", "8"], None, ["0#1", "3#1", "5#1", "6#1"]]),
+        ("browse", {"all": [*"01234"], "some": ["3", "4"], "left": [f"{i}#1" for i in range(5)]}),
+        ("dups-ok", {"queue": 19, "topic": 19, "left": []}),
+    ],
+)  # fmt: skip
+async def test_programs_of_the_java_client(
+    amqp_broker: StartAmqp,
+    qpid: list[str],
+    java_command: list[str],
+    scenario: str,
+    expected: object,
+) -> None:
+    """The programs that ActiveMQ's client runs elsewhere: as with ActiveMQ 5.17.6 by AMQP."""
+    java, program = [*java_command], f"{qpid[-1]}:{java_command[-2]}"
+    java[-2:] = [program, "Probe"]
+    async with amqp_broker() as amqp:
+        url = f"amqp://127.0.0.1:{amqp.port}"
+        done = await anyio.run_process([*java, scenario, url, "programs"], check=False)
+    assert json.loads(done.stdout.decode().splitlines()[-1]) == {"value": expected}

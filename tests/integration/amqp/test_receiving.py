@@ -239,6 +239,23 @@ async def test_released_messages_come_to_other_consumers(amqp: AmqpBroker) -> No
     assert (found.body, found.count) == ("1", 1)
 
 
+@pytest.mark.fact("amqp-connector A88")
+async def test_what_cannot_be_converted_is_a_dead_letter(amqp: AmqpBroker) -> None:
+    async with amqp.jms() as session:
+        producer = await session.create_producer(session.create_queue("a"))
+        for body in ("1", "2"):
+            message = session.create_text_message(body)
+            message.properties["JMS_AMQP_NATIVE"] = body == "1"
+            await producer.send(message)
+        receiver = await (await amqp.client()).receiver("queue://a", credit=1)
+        assert (await receiver.next()).body == "2"
+        dead = await session.create_consumer(session.create_queue("ActiveMQ.DLQ"))
+        found = await dead.receive(5)
+        assert isinstance(found, TextMessage)
+        assert found.text == "1"
+        assert "JMS_AMQP_NATIVE" in str(found.properties["dlqDeliveryFailureCause"])
+
+
 @pytest.mark.fact("amqp-connector A96")
 async def test_a_range_settles_each_message(amqp: AmqpBroker) -> None:
     sender, receiver = await pair(amqp, "queue://a")
@@ -259,6 +276,19 @@ async def test_a_closed_link_returns_messages_uncounted(amqp: AmqpBroker, closed
     await receiver.messages(2)
     assert (await receiver.detach(closed=closed)).closed is closed
     assert await left(amqp, "queue://a") == [("1", 0), ("2", 0), ("3", 0)]
+
+
+@pytest.mark.fact("amqp-connector A97")
+async def test_messages_return_in_order(amqp: AmqpBroker) -> None:
+    sender, receiver = await pair(amqp, "queue://a")
+    await sender.texts("1", "2", "3")
+    await receiver.flow(3)
+    first, _ = await receiver.messages(2)
+    await receiver.client.settle(first, state=Modified(delivery_failed=True))
+    await receiver.flow(5)
+    assert [each.body for each in await receiver.messages(2)] == ["3", "1"]
+    await receiver.detach()
+    assert await left(amqp, "queue://a") == [("1", 1), ("2", 0), ("3", 0)]
 
 
 @pytest.mark.fact("amqp-connector A97")

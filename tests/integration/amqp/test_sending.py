@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyjms.jms import TextMessage
+from pyjms.jms.types import Long
+from pyjms.runtime import clock
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
     SENDER,
@@ -18,6 +20,7 @@ from pyjms.wire.amqp.performatives import (
     Source,
     Target,
 )
+from pyjms.wire.amqp.values import Symbol
 from pyjms_broker.settings.security import AuthorizationSettings
 from tests.kit.amqp.client import AmqpBroker, StartAmqp, text
 from tests.kit.brokers.security import simple, user
@@ -234,6 +237,21 @@ async def test_the_client_id_is_kept_as_text(amqp: AmqpBroker) -> None:
         message = await consumer.receive(5)
         assert message is not None
         assert message.message_id == "ID:mine"
+
+
+@pytest.mark.fact("amqp-connector A129")
+@pytest.mark.parametrize("name", ["delay", "time"])
+async def test_a_delayed_message_comes_later(amqp_broker: StartAmqp, name: str) -> None:
+    async with amqp_broker(scheduler_support=True) as amqp:
+        client = await amqp.client()
+        sender = await client.sender("queue://a")
+        value = Long(200 if name == "delay" else clock.time_ms() + 200)
+        annotations = {Symbol(f"x-opt-delivery-{name}"): value}
+        assert await sender.send(text("1", message_annotations=annotations)) == ACCEPTED
+        receiver = await client.receiver("queue://a")
+        assert await receiver.drained() == []
+        await receiver.flow(1)
+        assert (await receiver.next()).body == "1"
 
 
 @pytest.mark.fact("amqp-connector A77")

@@ -325,6 +325,21 @@ def test_a_database_without_a_store_here_is_named(convert: Callable[..., Convers
     assert lost(conversion) == [(5, "<bean>")]
 
 
+STOCK_OPTIONS = "maximumConnections=1000&amp;wireFormat.maxFrameSize=104857600"
+
+
+@pytest.mark.fact("amqp-connector A4", "mqtt-connector M1")
+def test_the_connectors_of_the_stock_file_are_converted(convert: Callable[..., Conversion]) -> None:
+    schemes = {"openwire": "tcp", "amqp": "amqp", "stomp": "stomp", "mqtt": "mqtt", "ws": "ws"}
+    lines = "".join(
+        f'<transportConnector name="{name}" uri="{scheme}://127.0.0.1:0?{STOCK_OPTIONS}"/>'
+        for name, scheme in schemes.items()
+    )
+    conversion = convert(f"<transportConnectors>{lines}</transportConnectors>")
+    assert lost(conversion) == []
+    assert [each["name"] for each in values(conversion)["connectors"]] == [*schemes]
+
+
 @pytest.mark.fact("amqp-connector A4", "amqp-connector A8")
 @pytest.mark.parametrize(
     ("uri", "expected"),

@@ -77,7 +77,6 @@ logger = get_logger(__name__)
 
 _COPY: Final = "copy"
 _UNSETTLED_STATE: Final = 2
-_CAUSE: Final = Throwable("javax.jms.JMSException", "An AMQP client has rejected it", (), None)
 
 
 def attach_consumer(session: AmqpSession, link: Sender) -> None:
@@ -220,6 +219,11 @@ class ConsumerLink:
         link.context = self
 
     @property
+    def _is_open(self) -> bool:
+        link = self._link
+        return link.is_attached and not (link.is_detached or link.is_detached_by_peer)
+
+    @property
     def _subscription(self) -> Subscription | None:
         return self._session.host.region_broker.subscriptions.get(self.consumer_id)
 
@@ -249,7 +253,8 @@ class ConsumerLink:
             payload, message_format = to_payload(dispatch, message)
         except JMSException as error:
             logger.warning("%s cannot be sent to an AMQP client: %s", message.message_id, error)
-            self._session.call_next(partial(self._dead_letter, dispatch, message.message_id))
+            later = partial(self._dead_letter, dispatch, message.message_id, error.reason)
+            self._session.call_next(later)
             return
         is_settled = self._link.is_settled_mode
         sent = None if is_settled else Sent(dispatch, message.message_id, self._is_topic)
@@ -257,9 +262,9 @@ class ConsumerLink:
         if is_settled:
             self._acknowledge_later(dispatch, message.message_id)
 
-    def _dead_letter(self, dispatch: MessageDispatch, message_id: MessageId) -> None:
+    def _dead_letter(self, dispatch: MessageDispatch, message_id: MessageId, reason: str) -> None:
         ack = self._ack(dispatch.destination, message_id, AckType.POISON)
-        ack.poison_cause = _CAUSE
+        ack.poison_cause = Throwable("javax.jms.MessageFormatException", reason)
         self._session.send(ack)
         self._offer_credit()
 
@@ -295,7 +300,7 @@ class ConsumerLink:
         while self._waiting and link.credit > 0:
             self._deliver(self._waiting.popleft())
         subscription = self._subscription
-        if subscription is not None and link.is_attached:
+        if subscription is not None and self._is_open:
             subscription.set_credit(0 if self._waiting else link.credit)
 
     def _finish_drain(self) -> None:
@@ -314,7 +319,7 @@ class ConsumerLink:
     async def _drain_later(self) -> None:
         await self._session.drain()
         self._draining = None
-        if self._link.is_attached and self._link.drain:
+        if self._is_open and self._link.drain:
             self._session.guarded(partial(self.on_credit, self._link))
 
     # outcomes (events of the engine)
@@ -395,7 +400,7 @@ class ConsumerLink:
         logger.warning(
             "%s: an acknowledgement is refused: %s", self._session, failure and failure.message
         )
-        if self._link.is_attached:
+        if self._is_open:
             self._remove()
             self._link.detach()
 

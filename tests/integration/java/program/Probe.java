@@ -7,6 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import javax.jms.Connection;
+import javax.jms.ConnectionFactory;
 import javax.jms.JMSException;
 import javax.jms.Message;
 import javax.jms.MessageConsumer;
@@ -71,9 +72,18 @@ public final class Probe {
         Object with(Connection connection) throws Exception;
     }
 
+    /** The factory of ActiveMQ's client; for an amqp: URL that of Qpid JMS, if it is there. */
+    private static ConnectionFactory factory(String url) throws Exception {
+        if (!url.startsWith("amqp:")) {
+            return new ActiveMQConnectionFactory(url);
+        }
+        Class<?> qpid = Class.forName("org.apache.qpid.jms.JmsConnectionFactory");
+        return (ConnectionFactory) qpid.getConstructor(String.class).newInstance(url);
+    }
+
     /** A started connection of the default settings, closed afterwards. */
     static Object connected(String url, Work work) throws Exception {
-        Connection connection = new ActiveMQConnectionFactory(url).createConnection();
+        Connection connection = factory(url).createConnection();
         try {
             connection.start();
             return work.with(connection);
