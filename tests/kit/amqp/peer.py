@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from pyjms.wire.amqp.engine import Engine, EngineSettings
 from pyjms.wire.amqp.format import AMQP, SASL, AmqpFormat, Fault, Frame, Item, ProtocolHeader
+from pyjms.wire.amqp.message import Message
 from pyjms.wire.amqp.performatives import (
     RECEIVER,
     SENDER,
@@ -22,6 +23,16 @@ from pyjms.wire.amqp.performatives import (
     Transfer,
 )
 from pyjms.wire.amqp.session import Delivery, Link, Receiver, Sender, Session
+
+
+def contents(message: Message) -> tuple[object, ...]:
+    """Return the sections of a message, which compare by value."""
+    return (
+        message.header, message.delivery_annotations, message.message_annotations,
+        message.properties, message.application_properties, message.body_kind, message.body,
+        message.footer,
+    )  # fmt: skip
+
 
 P = TypeVar("P", bound=Performative | SaslFrame)
 UNLIMITED = 2**32

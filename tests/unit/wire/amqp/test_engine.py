@@ -25,6 +25,7 @@ from tests.kit.amqp.peer import Peer, opened
 LOGIN: list[Item] = [ProtocolHeader(SASL), Frame(0, SaslInit("ANONYMOUS"))]
 
 
+@pytest.mark.fact("amqp-connector A20", "amqp-connector A22", "amqp-connector A23")
 def test_sasl() -> None:
     peer = Peer()
     peer.header(SASL)
@@ -42,6 +43,7 @@ def test_sasl() -> None:
     assert header.id == AMQP
 
 
+@pytest.mark.fact("amqp-connector A24")
 @pytest.mark.parametrize(
     ("response", "login"),
     [
@@ -66,6 +68,7 @@ def test_plain_responses(
         assert peer.events == [("finish",)]
 
 
+@pytest.mark.fact("amqp-connector A23")
 def test_an_unknown_mechanism() -> None:
     peer = Peer()
     peer.log_in("CRAM-MD5")
@@ -73,6 +76,7 @@ def test_an_unknown_mechanism() -> None:
     assert peer.events == [("finish",)]
 
 
+@pytest.mark.fact("amqp-connector A26")
 def test_a_login_can_be_refused() -> None:
     peer = Peer(refuses="login")
     peer.log_in()
@@ -94,6 +98,7 @@ def test_a_client_need_not_wait() -> None:
     assert [type(body) for body in peer.bodies()] == [SaslMechanisms, SaslOutcome, Open, Begin]
 
 
+@pytest.mark.fact("amqp-connector A175")
 def test_a_client_cannot_make_the_broker_keep_many_frames() -> None:
     peer = Peer(refuses="login")
     peer.log_in()
@@ -105,6 +110,7 @@ def test_a_client_cannot_make_the_broker_keep_many_frames() -> None:
     assert last.error.condition == "amqp:resource-limit-exceeded"
 
 
+@pytest.mark.fact("amqp-connector A20", "amqp-connector A21")
 @pytest.mark.parametrize("header", [ProtocolHeader(AMQP), ProtocolHeader(2), ProtocolHeader(SASL, 2),
                                     ProtocolHeader(SASL, 1, 0, 1), ProtocolHeader(-1)], ids=repr)  # fmt: skip
 def test_unsupported_headers(header: ProtocolHeader) -> None:
@@ -122,6 +128,7 @@ def test_unsupported_headers(header: ProtocolHeader) -> None:
     assert peer.events == [("finish",)]
 
 
+@pytest.mark.fact("amqp-connector A20")
 def test_sasl_can_be_left_out_if_that_is_allowed() -> None:
     peer = Peer(EngineSettings(allow_non_sasl=True))
     peer.header(AMQP)
@@ -134,6 +141,7 @@ def test_sasl_can_be_left_out_if_that_is_allowed() -> None:
     assert answer.body == Open("broker", max_frame_size=131072, channel_max=32767)
 
 
+@pytest.mark.fact("amqp-connector A35")
 def test_open_can_be_refused() -> None:
     peer = Peer(refuses="open")
     peer.open()
@@ -144,6 +152,7 @@ def test_open_can_be_refused() -> None:
     assert peer.events[-1] == ("finish",)
 
 
+@pytest.mark.fact("amqp-connector A171")
 def test_a_fault_is_told_before_the_connection_ends() -> None:
     peer = Peer()
     peer.header(SASL)
@@ -159,6 +168,7 @@ def test_a_fault_is_told_before_the_connection_ends() -> None:
     assert peer.events == [("finish",)]
 
 
+@pytest.mark.fact("amqp-connector A40")
 def test_close_is_answered() -> None:
     peer = opened()
     error = Error("amqp:internal-error")
@@ -179,6 +189,7 @@ def test_the_broker_can_close() -> None:
     assert peer.items() == []
 
 
+@pytest.mark.fact("amqp-connector A38")
 def test_keep_alives_are_empty_frames() -> None:
     peer = opened()
     peer.engine.keep_alive()
@@ -193,6 +204,7 @@ def test_keep_alives_wait_until_the_connection_is_open() -> None:
     assert peer.items() == []
 
 
+@pytest.mark.fact("amqp-connector A45", "amqp-connector A46")
 def test_begin_and_end() -> None:
     peer = opened()
     peer.send(Begin(None, 5, 100, 100), channel=7)
@@ -217,6 +229,7 @@ def test_a_session_can_be_refused() -> None:
     assert ("end", 3, None) not in peer.events
 
 
+@pytest.mark.fact("amqp-connector A175")
 def test_sessions_are_limited() -> None:
     peer = opened(EngineSettings(max_sessions=1))
     peer.send(Begin(None, 0, 1, 1), channel=1)
@@ -236,6 +249,7 @@ VIOLATIONS: list[tuple[str, int, Performative, str]] = [
 ]
 
 
+@pytest.mark.fact("amqp-connector A174")
 @pytest.mark.parametrize(
     ("channel", "body", "condition"), [v[1:] for v in VIOLATIONS], ids=[v[0] for v in VIOLATIONS]
 )
@@ -257,6 +271,7 @@ EARLY: list[list[Item]] = [
 ]
 
 
+@pytest.mark.fact("amqp-connector A174")
 @pytest.mark.parametrize("items", EARLY)
 def test_violations_before_the_connection_is_open(items: list[Item]) -> None:
     peer = Peer()

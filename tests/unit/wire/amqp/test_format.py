@@ -69,6 +69,7 @@ def test_an_extended_header_is_skipped() -> None:
     assert frame.body == End()
 
 
+@pytest.mark.fact("amqp-connector A38")
 def test_an_empty_frame() -> None:
     _, frame = received(HEADER + bytes.fromhex("0000000802000000"))
     assert isinstance(frame, Frame)
@@ -87,6 +88,7 @@ def test_other_headers() -> None:
     assert header.id == -1
 
 
+@pytest.mark.fact("amqp-connector A170", "amqp-connector A171", "amqp-connector A172")
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

@@ -39,6 +39,7 @@ from tests.kit.amqp.peer import opened
 
 
 # attach and detach
+@pytest.mark.fact("amqp-connector A50")
 def test_an_attached_sender_is_echoed() -> None:
     peer = opened()
     source, target = Source("a"), Target("queue://Q", capabilities=["queue"])
@@ -47,6 +48,7 @@ def test_an_attached_sender_is_echoed() -> None:
     assert peer.links[0].delivery_count == 7
 
 
+@pytest.mark.fact("amqp-connector A50")
 def test_an_attached_receiver_is_echoed() -> None:
     peer = opened()
     source, target = Source("queue://Q"), Target("x")
@@ -65,6 +67,7 @@ def test_what_is_attached_may_differ_from_what_was_asked() -> None:
     assert answer.properties == {"p": 1}
 
 
+@pytest.mark.fact("amqp-connector A51")
 @pytest.mark.parametrize("role", [SENDER, RECEIVER])
 def test_a_link_can_be_refused(role: bool) -> None:
     peer = opened(refuses="attach")
@@ -80,6 +83,7 @@ def test_a_link_can_be_refused(role: bool) -> None:
     assert peer.bodies() == []
 
 
+@pytest.mark.fact("amqp-connector A110")
 def test_a_coordinator() -> None:
     peer = opened()
     peer.send(Attach("t", 0, SENDER, target=Coordinator(["amqp:local-transactions"])))
@@ -89,6 +93,7 @@ def test_a_coordinator() -> None:
     assert peer.one(Attach).target == Coordinator(["amqp:local-transactions"])
 
 
+@pytest.mark.fact("amqp-connector A64")
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_detached_link(closed: bool) -> None:
     peer = opened()
@@ -101,6 +106,7 @@ def test_a_detached_link(closed: bool) -> None:
     assert peer.engine.links == 0
 
 
+@pytest.mark.fact("amqp-connector A65")
 def test_the_broker_can_detach() -> None:
     peer = opened()
     link = peer.receiver(0, credit=5)
@@ -140,6 +146,7 @@ def test_a_handle_can_be_used_again_before_the_broker_has_detached() -> None:
     assert peer.engine.links == 1
 
 
+@pytest.mark.fact("amqp-connector A63")
 def test_links_of_one_name() -> None:
     peer = opened()
     peer.begin(1)
@@ -148,6 +155,7 @@ def test_links_of_one_name() -> None:
     assert len(peer.links) == 2
 
 
+@pytest.mark.fact("amqp-connector A175")
 def test_links_are_limited() -> None:
     peer = opened(EngineSettings(max_links=1))
     peer.sender(0)
@@ -211,6 +219,7 @@ def test_states_without_settlement() -> None:
     assert peer.one(Disposition) == Disposition(RECEIVER, 0, 0, True, Declared(b"1"))
 
 
+@pytest.mark.fact("amqp-connector A71")
 def test_equal_settlements_are_told_as_ranges() -> None:
     peer = opened()
     peer.sender(0).grant(10)
@@ -249,6 +258,7 @@ def test_collected_settlements_precede_the_end() -> None:
     assert [type(body) for body in peer.bodies()] == [Disposition, Close]
 
 
+@pytest.mark.fact("amqp-connector A47")
 def test_a_message_of_several_transfers() -> None:
     peer = opened()
     link = peer.sender(0)
@@ -274,6 +284,7 @@ def test_messages_of_several_links_may_be_mixed() -> None:
     assert [each.payload for each in peer.deliveries] == [b"13", b"24"]
 
 
+@pytest.mark.fact("amqp-connector A176")
 def test_an_aborted_message_gives_its_credit_back() -> None:
     peer = opened()
     link = peer.sender(0)
@@ -287,6 +298,7 @@ def test_an_aborted_message_gives_its_credit_back() -> None:
     assert [each.payload for each in peer.deliveries] == [b"y"]
 
 
+@pytest.mark.fact("amqp-connector A10")
 @pytest.mark.parametrize("parts", [[b"x" * 11], [b"x" * 6, b"x" * 6]])
 def test_a_message_may_be_too_large(parts: list[bytes]) -> None:
     peer = opened(EngineSettings(max_message_size=10))
@@ -303,6 +315,7 @@ def test_a_message_may_be_too_large(parts: list[bytes]) -> None:
     assert peer.bodies() == []
 
 
+@pytest.mark.fact("amqp-connector A175")
 def test_incomplete_messages_of_a_connection_are_limited() -> None:
     peer = opened(EngineSettings(max_message_size=10))
     for handle in range(2):
@@ -331,6 +344,7 @@ def test_large_incomplete_messages_count_in_the_memory_of_all_connections() -> N
     assert budget.used == 1 << 19
 
 
+@pytest.mark.fact("amqp-connector A174")
 def test_more_messages_than_the_credit() -> None:
     peer = opened()
     peer.sender(0).grant(1)
@@ -366,6 +380,7 @@ def test_a_senders_flow_is_answered_if_it_wants_that() -> None:
 
 
 # the client receives
+@pytest.mark.fact("amqp-connector A84")
 def test_credit_comes_with_flow() -> None:
     peer = opened()
     link = peer.receiver(0, credit=2)
@@ -400,6 +415,7 @@ def test_messages_are_transferred() -> None:
     assert link.unsettled == 2
 
 
+@pytest.mark.fact("amqp-connector A87")
 def test_tags_have_no_leading_zeros() -> None:
     peer = opened()
     link = peer.receiver(0, credit=300)
@@ -408,6 +424,7 @@ def test_tags_have_no_leading_zeros() -> None:
     assert tags[255:] == [b"\xff", b"\1\0", b"\1\1"]
 
 
+@pytest.mark.fact("amqp-connector A96")
 def test_outcomes_are_told_for_each_delivery() -> None:
     peer = opened()
     link = peer.receiver(0, credit=9)
@@ -432,6 +449,7 @@ def test_outcomes_are_told_for_each_delivery() -> None:
     assert peer.bodies() == []
 
 
+@pytest.mark.fact("amqp-connector A91")
 def test_what_the_client_has_not_settled_is_settled_by_the_broker() -> None:
     peer = opened()
     link = peer.receiver(0, credit=9)
@@ -444,6 +462,7 @@ def test_what_the_client_has_not_settled_is_settled_by_the_broker() -> None:
     assert len(peer.states) == 1
 
 
+@pytest.mark.fact("amqp-connector A47")
 def test_large_messages_are_split() -> None:
     peer = opened(max_frame_size=600)
     link = peer.receiver(0, credit=9)
@@ -501,6 +520,7 @@ def test_what_waits_for_the_window_goes_with_its_link(frame: Performative) -> No
     assert peer.engine.queued == 0
 
 
+@pytest.mark.fact("amqp-connector A86")
 def test_drain() -> None:
     peer = opened()
     link = peer.receiver(0, credit=3)
@@ -537,6 +557,7 @@ VIOLATIONS: list[tuple[Performative, str]] = [
 ]
 
 
+@pytest.mark.fact("amqp-connector A174")
 @pytest.mark.parametrize(("body", "condition"), VIOLATIONS, ids=str)
 def test_violations_end_the_session(body: Performative, condition: str) -> None:
     peer = opened()
@@ -557,6 +578,7 @@ def test_violations_end_the_session(body: Performative, condition: str) -> None:
     peer.one(Begin)
 
 
+@pytest.mark.fact("amqp-connector A174")
 def test_a_message_within_another() -> None:
     peer = opened()
     peer.sender(0).grant(5)
@@ -566,6 +588,7 @@ def test_a_message_within_another() -> None:
     assert isinstance(peer.one(End).error, Error)
 
 
+@pytest.mark.fact("amqp-connector A174")
 def test_more_transfers_than_the_window() -> None:
     peer = opened(EngineSettings(incoming_window=0))
     peer.sender(0).grant(5)
@@ -591,6 +614,7 @@ def test_a_detached_handle_is_not_used() -> None:
     assert isinstance(peer.one(End).error, Error)
 
 
+@pytest.mark.fact("amqp-connector A174")
 def test_a_large_handle() -> None:
     peer = opened(EngineSettings(handle_max=10))
     peer.send(Attach("l", 11, SENDER))
