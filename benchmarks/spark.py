@@ -189,7 +189,9 @@ def streams(spark: Any, url: str, folder: Path, count: int) -> Rows:
         for part in (1, 2):
             fill(url, count)
             name = f"{mode}-{part}"
-            options = {"mode": mode, "spool": str(folder / name), "partitions": str(part)}
+            options = {"mode": mode, "partitions": str(part)}
+            if mode == "spool":
+                options["spool"] = str(folder / name)
             options["maxMessagesPerTrigger"] = str(count // 6)  # the first batch warms up
             batches = progress(spark, url, folder / f"{name}-checkpoint", options)
             rate = rate_of(batches)

@@ -89,7 +89,7 @@ class PipelineSettings(Section):
     """The query over `messages`, or over the sources' names. Without it this entry changes the
     `@jms_pipeline` of this name."""
     sink: Text | None = None
-    """A destination, or parquet:FOLDER."""
+    """A destination, parquet:FOLDER (or orc, json, csv, avro), or format:NAME."""
     dead_letter: Text | None = None
     """Destination of messages that do not match the schema; not set: ActiveMQ.DLQ; fail: stop
     instead."""

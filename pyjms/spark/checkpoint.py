@@ -74,12 +74,13 @@ class PipelineLocation:
     def source_options(self, pipeline: Pipeline, source: str, owner: str) -> dict[str, str]:
         """Return the options of one source of a pipeline."""
         limit = pipeline.max_messages_per_trigger
+        mode = _option(pipeline, "mode")
         return {
             **pipeline.options_of_source,
             **self.options(pipeline),
             "partitions": str(pipeline.partitions),
-            "owner": owner,
-            "spool": str(self.spool(source).absolute()),
+            **({} if mode == "spool" else {"owner": owner}),
+            **({} if mode == "ranges" else {"spool": str(self.spool(source).absolute())}),
             **({} if limit is None else {"maxMessagesPerTrigger": str(limit)}),
         }
 
@@ -185,7 +186,7 @@ def checkpoint_parts(pipeline: Pipeline, state: Sequence[str]) -> dict[str, Any]
     return {
         "name": pipeline.name,
         "source": [f"{name} = {text}" for name, text in sources.items()],
-        "sink": pipeline.sink if pipeline.folder is not None else _target(pipeline.sink),
+        "sink": pipeline.sink if pipeline.format is not None else _target(pipeline.sink),
         "output_mode": pipeline.output_mode,
         "exactly_once": pipeline.exactly_once,
         # with another value, other rows would have the same numbers

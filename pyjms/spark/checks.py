@@ -209,7 +209,7 @@ def _broker(pipeline: Pipeline, brokers: Collection[str]) -> Iterator[str]:
 def _loops(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     sources = {parse_destination(text) for text in pipeline.sources.values()}
     ends: dict[str, Destination] = {}
-    if pipeline.folder is None:
+    if pipeline.format is None:
         ends["sink"] = parse_destination(pipeline.sink)
     if pipeline.schemas and pipeline.dead_letter != FAIL:
         ends["dead_letter"] = parse_destination(pipeline.dead_letter or DEFAULT_DEAD_LETTER)
@@ -270,22 +270,21 @@ def _ddl(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
 def _models(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     for schema in pipeline.schemas.values():
         if not isinstance(schema, str):
-            from pyjms.spark.schema import model_type
+            from pyjms.spark.schema import model_columns
 
-            problem = _error_of(lambda model=schema: model_type(model))  # type: ignore[misc]
+            problem = _error_of(lambda model=schema: model_columns(model))  # type: ignore[misc]
             if problem is not None:
                 yield problem
 
 
 def _options(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
-    given: list[tuple[Mapping[str, str], str]] = [(pipeline.options_of_source, "source")]
-    if pipeline.folder is None:
+    given: list[tuple[Mapping[str, str], str]] = [(pipeline.options_of_source, "stream")]
+    if pipeline.format is None:
         given.append((pipeline.options_of_sink, "sink"))
     for options, role in given:
-        each = [_option_error({key: text}, role) for key, text in options.items()]
-        single = [problem for problem in each if problem is not None]
-        combined = _option_error(options, role)
-        yield from single or ([] if combined is None else [combined])
+        problem = _error_of(lambda o=options, r=role: read_options({"url": _ANY_URL, **o}, r))  # type: ignore[misc]
+        if problem is not None:
+            yield problem
 
 
 def _selector(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
@@ -295,10 +294,6 @@ def _selector(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
                 selector_or_none(text)
             except InvalidSelectorException as error:
                 yield f"selector {text!r} is not valid: {error}"
-
-
-def _option_error(options: Mapping[str, str], role: str) -> str | None:
-    return _error_of(lambda: read_options({"url": _ANY_URL, **options}, role))
 
 
 def _error_of(attempt: Callable[[], Any]) -> str | None:
@@ -500,12 +495,15 @@ def add_problems(
 ) -> None:
     """Add the problems found by `gather_pipelines`, and those that keep pipelines from running.
 
-    Problems of pipelines in the settings have file and line. If the settings are invalid, brokers
-    are not checked.
+    Problems of pipelines in the settings have file and line. If the settings are invalid, all but
+    the brokers is checked.
     """
     lines = [*found]
     if settings.is_incomplete:
-        problems.unchecked.append("brokers and sets of pipelines: the settings are not valid")
+        problems.unchecked.append("brokers of pipelines: the settings are not valid")
+        named = {p.broker for p in pipelines if p.broker is not None}
+        java = settings.spark.java
+        lines += check_pipelines(pipelines, brokers={*settings.brokers, *named}, java=java)
     else:
         lines += find_problems(settings, pipelines)
     for line in lines:

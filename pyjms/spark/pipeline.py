@@ -28,8 +28,10 @@ Schema: TypeAlias = "type[BaseModel] | str"
 
 MESSAGES: Final = "messages"
 """The name of a single source: the view that SQL reads."""
-PARQUET: Final = "parquet:"
-"""The prefix of a sink that is a folder of Parquet files."""
+FILE_FORMATS: Final = ("parquet", "orc", "json", "csv", "avro")
+"""The formats of a sink that is a folder of files: `parquet:FOLDER`."""
+FORMAT: Final = "format"
+"""The prefix of a sink with any format of Spark, which its options describe: `format:delta`."""
 FAIL: Final = "fail"
 """The value of `dead_letter` that stops a pipeline at its first invalid message."""
 DEFAULT_DEAD_LETTER: Final = f"queue://{DEFAULT_DEAD_LETTER_QUEUE}"
@@ -165,7 +167,8 @@ class Pipeline:
     schema: Schema | Mapping[str, Schema] | None = None
     """The schema of the JSON bodies; None: the function gets the columns of the format `jms`."""
     sink: str = ""
-    """`delays`, `queue://delays`, `topic://delays`, or `parquet:FOLDER`."""
+    """`delays`, `queue://delays`, `topic://delays`, `parquet:FOLDER` (or another format of
+    `FILE_FORMATS`), or `format:NAME` with options `sink.NAME`."""
     dead_letter: str | None = None
     """The destination of messages that do not match the schema; None: `ActiveMQ.DLQ`; `fail`: stop
     instead."""
@@ -221,9 +224,18 @@ class Pipeline:
         return self.checkpoint or self.name
 
     @property
+    def format(self) -> str | None:
+        """The format that the sink is written in; None: the sink is a destination."""
+        prefix, colon, rest = self.sink.partition(":")
+        if colon and prefix in FILE_FORMATS:
+            return prefix
+        return rest if colon and prefix == FORMAT else None
+
+    @property
     def folder(self) -> str | None:
-        """The folder that a Parquet sink writes to; None: the sink is a destination."""
-        return self.sink.removeprefix(PARQUET) if self.sink.startswith(PARQUET) else None
+        """The folder of a sink of files; None: the sink has none."""
+        prefix, colon, rest = self.sink.partition(":")
+        return rest if colon and prefix in FILE_FORMATS else None
 
     @property
     def options_of_source(self) -> dict[str, str]:
@@ -274,7 +286,8 @@ def _problems(pipeline: Pipeline) -> Iterator[str]:
         if text not in known:
             yield f"{key} {text!r} is not one of {', '.join(known)}"
     yield from _delivery_problems(pipeline)
-    yield from option_problems(pipeline.options)
+    is_free = pipeline.format is not None and pipeline.folder is None
+    yield from option_problems(pipeline.options_of_source if is_free else pipeline.options)
 
 
 def _function_problems(pipeline: Pipeline) -> Iterator[str]:
@@ -308,9 +321,9 @@ def _endpoint_problems(pipeline: Pipeline) -> Iterator[str]:
             near = nearest_name(name, pipeline.sources)
             hint = f"did you mean {near}?" if near else "use the name of a source"
             yield f"schema {name!r} does not belong to a source; {hint}"
-    if not pipeline.sink or pipeline.sink == PARQUET:
-        yield "sink is missing; write a destination, or parquet:FOLDER"
-    elif pipeline.folder is None:
+    if not pipeline.sink or "" in (pipeline.folder, pipeline.format):
+        yield "sink is missing; write a destination, parquet:FOLDER or format:NAME"
+    elif pipeline.format is None:
         yield from destination_problems("sink", pipeline.sink)
     if pipeline.dead_letter is not None and not pipeline.schemas:
         yield "dead_letter has no effect without a schema, since any message matches; remove it"
@@ -332,9 +345,9 @@ def _delivery_problems(pipeline: Pipeline) -> Iterator[str]:
             "output_mode complete would write the whole result into the folder of every batch; "
             "write append or update, or send it to a destination"
         )
-    if pipeline.folder is not None and level != "epoch":
+    if pipeline.format is not None and level != "epoch":
         yield (
-            f"exactly_once {level} applies to destinations; a Parquet folder is written exactly "
+            f"exactly_once {level} applies to destinations; a folder of files is written exactly "
             "once, batch by batch: remove it"
         )
 
@@ -376,17 +389,16 @@ def jms_pipeline(
     `to_json(struct(*)) AS text, destination`. Columns that only describe the origin of a message
     (`seq`, `message_id` ..., an unchanged `destination`) are not sent.
 
-    A missing key and null are the same to Spark: both give the model's default, or None, or an
-    invalid message. A number may be given as a string (`"2"`), and a string as a number; schemas
-    with validators written in Python are rejected. A function may be marked several times, with
-    different names.
+    Bodies are validated by pydantic where they are read, by all that the model has. A function may
+    be marked several times, with different names.
 
     The mark alone starts nothing and does not block; `pyjms pipeline run` and `PipelineRunner` run
     marked functions.
 
     Args:
         source: the name of a queue, `queue://...`, `topic://...`, or several destinations by name.
-        sink: a destination, or `parquet:FOLDER`.
+        sink: a destination, `parquet:FOLDER` (also orc, json, csv and avro), or `format:NAME` for
+            any format of Spark, which the options `sink.NAME` describe.
         name: the pipeline's name; the name of the function by default.
         schema: a pydantic model, or columns in Spark's DDL; or one per source, by name.
         dead_letter: a destination, or `fail` to stop at the first invalid message; the broker's

@@ -8,7 +8,7 @@ shows are found in the text of `explain`. (spark-pipeline 3.2, 5 D)
 
 A result whose columns include a message body (`text`, `bytes`, `body`) is a message, column by
 column; any other result is sent as JSON. Sinks that receive whole batches (destinations in update
-mode, Parquet folders) identify a batch by its number, which is the same when Spark runs the batch
+mode, other formats) identify a batch by its number, which is the same when Spark runs the batch
 again: a destination drops the repetition, a folder is overwritten. (spark-pipeline 3.4, 6.1, 6.2)
 """
 
@@ -24,17 +24,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import MapType
+from pyspark.sql.types import MapType, StructType
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.message import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
 from pyjms.spark.checkpoint import PipelineLocation, comparable, open_checkpoint
 from pyjms.spark.gateway import explained_plan, jvm_plan
-from pyjms.spark.options import read_options
-from pyjms.spark.parsing import JMS, OBSERVED, REASON, parse, schema_type
+from pyjms.spark.options import BODY_SCHEMA, read_options
+from pyjms.spark.outgoing import BODIES, SINK_COLUMNS
+from pyjms.spark.parsing import JMS, OBSERVED, body_schema, parse
 from pyjms.spark.pipeline import DEFAULT_DEAD_LETTER, FAIL, Pipeline
-from pyjms.spark.rows import BODIES, MESSAGE_COLUMNS, SINK_COLUMNS
-from pyjms.spark.schema import quote_name
+from pyjms.spark.rows import MESSAGE_COLUMNS
+from pyjms.spark.schema import REASON
 from pyjms.spark.sink import check_sink
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ _DEAD_LETTER_COLUMNS: Final = (
 _DROPPED_PROPERTIES: Final = rf"^(AMQ_SCHEDULED_.*|scheduledJobId|{DUPLICATE_ID_PROPERTY}|PyJMS.*)$"
 """Properties that would delay a dead letter, or make it a duplicate of the original message."""
 _QUERY_ID: Final = "sql.streaming.queryId"
+_DELTA_QUERY, _DELTA_BATCH = "txnAppId", "txnVersion"
 _ROW: Final = "pyjms_row"
 _DEAD_LETTER: Final = "pyjms_letter"
 
@@ -150,12 +152,17 @@ def message_rows(
                 f"Pipeline {pipeline.name}: its result has no columns",
                 hint="select at least one column",
             )
-        selected = [F.to_json(F.struct(*map(quote_name, fields)), _JSON_OPTIONS).alias("text")]
+        selected = [F.to_json(F.struct(*map(_quote, fields)), _JSON_OPTIONS).alias("text")]
     if pipeline.id_column is not None:
         # with the pipeline's name, as other pipelines may send to the same destination
         row_id = F.col(pipeline.id_column).cast("string")
         selected.append(F.concat(F.lit(f"{pipeline.name}:"), row_id).alias(ID))
     return result.select(*selected)
+
+
+def _quote(name: str) -> str:
+    """Return a column's name quoted for Spark's SQL."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def dead_letter_rows(invalid: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -206,13 +213,17 @@ def message_writer(options: Mapping[str, str]) -> BatchWriter:
     return write
 
 
-def parquet_writer(
-    folder: str, parquet_options: Mapping[str, str], dead_letter_options: Mapping[str, str]
+def format_writer(
+    format_name: str,
+    folder: str | None,
+    options: Mapping[str, str],
+    dead_letter_options: Mapping[str, str],
 ) -> BatchWriter:
-    """Return a writer of `tagged_rows` that writes rows to Parquet and sends dead letters.
+    """Return a writer of `tagged_rows` that writes rows in a format and sends dead letters.
 
-    Each batch has a folder, named after its query and number. A query with another checkpoint has
-    another id, so it never overwrites the files of an older one.
+    In a folder of files each batch has a folder, named after its query and number, which a
+    repetition replaces. A query with another checkpoint has another id, so it never overwrites the
+    files of an older one. Other formats append; Delta recognizes a repetition by its two options.
     """
 
     def write(frame: DataFrame, batch: int) -> None:
@@ -220,8 +231,15 @@ def parquet_writer(
         try:
             rows = frame.where(F.col(_ROW).isNotNull()).select(f"{_ROW}.*")
             if not rows.isEmpty():
-                path = f"{folder.rstrip('/')}/query={_query_id(frame)}/batch={batch}"
-                rows.write.mode("overwrite").options(**parquet_options).parquet(path)
+                query = _query_id(frame)
+                writer = rows.write.format(format_name).options(**options)
+                if folder is not None:
+                    path = f"{folder.rstrip('/')}/query={query}/batch={batch}"
+                    writer.mode("overwrite").save(path)
+                else:
+                    repeated = {_DELTA_QUERY: query, _DELTA_BATCH: str(batch)}
+                    own = repeated if format_name == "delta" else {}
+                    writer.mode("append").options(**own).save()
             if _DEAD_LETTER in frame.columns:
                 dead_letters = frame.where(F.col(_DEAD_LETTER).isNotNull()).select(
                     f"{_DEAD_LETTER}.*"
@@ -257,13 +275,20 @@ def _check_columns(columns: list[str], pipeline: Pipeline) -> None:
 
 def _properties(result: DataFrame, pipeline: Pipeline) -> Column:
     """Return the properties; next to dead letters as strings, since a union has one type."""
-    if not isinstance(result.schema["properties"].dataType, MapType):
-        raise ConfigurationException(
-            f"Pipeline {pipeline.name}: the column properties of its result is not a map",
-            hint="write map('name', 'value') AS properties",
-        )
+    kind = result.schema["properties"].dataType
     properties = F.col("properties")
-    return properties.cast(_STRING_MAP).alias("properties") if pipeline.schemas else properties
+    if not pipeline.schemas:
+        return properties
+    if isinstance(kind, StructType):
+        fields = [part for f in kind for part in (F.lit(f.name), properties[f.name].cast("string"))]
+        return F.create_map(*fields).alias("properties")
+    if isinstance(kind, MapType):
+        return properties.cast(_STRING_MAP).alias("properties")
+    raise ConfigurationException(
+        f"Pipeline {pipeline.name}: the column properties of its result is neither a map nor a "
+        "struct",
+        hint="write map('name', 'value') AS properties",
+    )
 
 
 _views = threading.Lock()
@@ -323,9 +348,9 @@ def _build(
     failing = pipeline.name if pipeline.dead_letter == FAIL else None
     for name, source in pipeline.sources.items():
         options = location.source_options(pipeline, name, owner)
-        messages = spark.readStream.format("jms").options(**options).load(source)
         schema = pipeline.schemas.get(name)
         if schema is None:
+            messages = spark.readStream.format("jms").options(**options).load(source)
             # with aliases, a frame that is joined with itself is still one source
             named = messages.select(*(F.col(column).alias(column) for column in messages.columns))
             counted = F.count(F.lit(1)).alias("messages")
@@ -333,8 +358,10 @@ def _build(
             source_columns |= column_ids(named)
             continue
         with _prefixed_errors(pipeline):
-            struct = schema_type(schema)
-        valid, invalid = parse(messages, struct, name, failing)
+            bodies = body_schema(schema, is_quiet=failing is not None)
+        options[BODY_SCHEMA] = bodies.encoded
+        messages = spark.readStream.format("jms").options(**options).load(source)
+        valid, invalid = parse(messages, bodies, name, failing)
         frames[name] = valid
         if failing is None:
             dead_letters.append(dead_letter_rows(invalid, pipeline))
@@ -399,9 +426,10 @@ def _check_plan(spark: SparkSession, pipeline: Pipeline, plan: _Plan) -> None:
 
 def _writer(pipeline: Pipeline, location: PipelineLocation, plan: _Plan) -> DataStreamWriter:
     options = location.options(pipeline) | {"exactlyOnce": pipeline.exactly_once}
-    if pipeline.folder is not None:
+    if pipeline.format is not None:
         rows = tagged_rows(plan.result, plan.dead_letters)
-        write = parquet_writer(pipeline.folder, pipeline.options_of_sink, options)
+        own = pipeline.options_of_sink
+        write = format_writer(pipeline.format, pipeline.folder, own, options)
         return rows.writeStream.foreachBatch(write)
     rows = message_rows(plan.result, pipeline, plan.source_columns)
     if plan.dead_letters is not None:

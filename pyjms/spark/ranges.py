@@ -24,6 +24,9 @@ Invariants:
   Spark asks for next (or with a committed end): Spark asks for the next batch only after it has
   logged the previous one as finished. So a driver that is killed at any point reads its unfinished
   batch again, and nothing else.
+- A trim runs beside the next batch, as removing thousands of messages takes as long as reading
+  them. Its failure is raised by the next call. Before the reader says "no new data", which may be
+  its last word, it waits for the trim, so that an idle or finished query leaves nothing behind.
 - A range is held before its end offset is returned to Spark. So all ranges in Spark's log can be
   read again, also after a restart, which acquires the lease again and holds the range of the
   unfinished batch before its tasks read it.
@@ -50,6 +53,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import secrets
 import socket
@@ -57,6 +61,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
@@ -89,8 +94,9 @@ from pyjms.spark.connections import (
 )
 from pyjms.spark.drain import is_draining
 from pyjms.spark.offsets import Offset, batch_limit, split_evenly
-from pyjms.spark.options import JmsOptions
+from pyjms.spark.options import EARLIEST, LATEST, JmsOptions
 from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_schema, message_batch, new_columns
+from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.fast_reader import unmarshal_body
 from pyjms.wire.openwire.message_columns import DECLINED, MessageColumns
 
@@ -307,13 +313,16 @@ _RECORD_HEADER: Final = struct.Struct(">qiB")
 class RangePartition(InputPartition):
     """A task's share of a range: the numbers from `start` to before `end`.
 
-    It is read with the token of the driver's lease. Without one (None), a message that was consumed
-    in the meantime is missing.
+    It is read with the token of the driver's lease. Without one (None), a message of `queue` that
+    was consumed in the meantime is missing.
     """
 
-    def __init__(self, token: str | None, epoch: int, start: int, end: int) -> None:
-        super().__init__((start, end))
+    def __init__(
+        self, token: str | None, epoch: int, start: int, end: int, queue: str = ""
+    ) -> None:
+        super().__init__((queue, start, end))
         self.token: str | None = token
+        self.queue: str = queue
         self.epoch: int = epoch
         self.start: int = start
         self.end: int = end
@@ -349,6 +358,16 @@ def _add_messages(columns: MessageColumns, body: bytes) -> None:
         at = end
 
 
+def messages_in(body: bytes) -> Iterator[tuple[int, ActiveMQMessage]]:
+    """Yield the messages of a chunk with their numbers."""
+    at = 0
+    while at < len(body):
+        number, size, kind = _RECORD_HEADER.unpack_from(body, at)
+        at += _RECORD_HEADER.size
+        yield number, unmarshal_body(kind, body[at : at + size - 1])
+        at += size - 1
+
+
 async def _read_chunk(
     options: JmsOptions, partition: RangePartition, start: int
 ) -> tuple[bytes, int, bool]:
@@ -356,7 +375,7 @@ async def _read_chunk(
         client = await ranges_client(options)
         arguments: dict[str, Any] = {"from": start, "to": partition.end, "token": partition.token}
         if partition.token is None:
-            arguments |= {"queue": options.target.physical_name, "selector": options.selector}
+            arguments |= {"queue": partition.queue, "selector": options.selector}
         try:
             message = await client.request("range", **arguments)
         except RangesRefused as error:
@@ -402,6 +421,9 @@ class QueueLease:
         self._owner = options.owner or f"{socket.gethostname()}:{os.getpid()}:{self.token[:8]}"
         self._is_held = False
         self._keeper: _wakeup.BackgroundTask | None = None
+        self._trim_task: _wakeup.BackgroundTask | None = None
+        self._trim_end = 0
+        self._trim_failure: BaseException | None = None
 
     async def open(self) -> None:
         """Acquire the lease.
@@ -415,7 +437,7 @@ class QueueLease:
 
     async def close(self) -> None:
         """Release the lease, if the broker can be reached."""
-        await _wakeup.end_tasks(self._keeper)
+        await _wakeup.end_tasks(self._keeper, self._trim_task)
         if not self._is_held:
             return
         self._is_held = False
@@ -450,6 +472,70 @@ class QueueLease:
         """
         if end > self.first:
             self.first = (await self._request("trim", to=end))["first"]
+
+    async def begin_trim(self, end: int) -> None:
+        """Begin to remove the messages before `end`; waits for an earlier removal only.
+
+        Raises:
+            JMSException: the earlier removal failed.
+        """
+        if end <= max(self._trim_end, self.first):
+            return
+        await self.finish_trim()
+        self._trim_end = end
+        self._trim_task = _wakeup.spawn(
+            self.trim, end, name=f"trim of {self._queue}", on_error=self._on_trim_failure
+        )
+
+    async def finish_trim(self) -> None:
+        """Wait until the removal is done.
+
+        Raises:
+            JMSException: it failed.
+        """
+        task, self._trim_task = self._trim_task, None
+        if task is not None:
+            await task.wait()
+        failure, self._trim_failure = self._trim_failure, None
+        if failure is not None:
+            self._trim_end = 0
+            raise failure
+
+    def _on_trim_failure(self, error: BaseException) -> None:
+        self._trim_failure = error
+
+    async def oldest(self, number: int) -> int | None:
+        """Return the timestamp (ms) of the message with that number; None: it is not there.
+
+        Raises:
+            JMSException: the broker cannot be reached, or refuses.
+        """
+        client = await ranges_client(self._options)
+        arguments: dict[str, Any] = {"from": number, "to": number + 1, "token": self.token}
+        message = await client.request("range", **arguments)
+        body = bytes(message.data or b"") if isinstance(message, BytesMessage) else b""
+        return next((one.timestamp for _, one in messages_in(body)), None)
+
+    async def first_since(self, timestamp: int) -> int:
+        """Return the number of the first message that was sent at that time (ms) or later.
+
+        Reads the messages before it; without one the number of the next message is returned.
+
+        Raises:
+            JMSException: the broker cannot be reached, or refuses.
+        """
+        client = await ranges_client(self._options)
+        at, last = self.first, self.first >= self.next
+        while not last:
+            arguments: dict[str, Any] = {"from": at, "to": self.next, "token": self.token}
+            message = await client.request("range", **arguments)
+            body = bytes(message.data or b"") if isinstance(message, BytesMessage) else b""
+            for number, one in messages_in(body):
+                if one.timestamp >= timestamp:
+                    return number
+            at = int(str(message.properties["next"]))
+            last = bool(message.properties["last"])
+        return self.next
 
     async def _request(self, operation: str, **fields: object) -> dict[str, Any]:
         arguments: dict[str, Any] = {"token": self.token, **fields}
@@ -510,23 +596,38 @@ class QueueLease:
             await _clock.sleep(pause)
 
 
+_OLDEST_INTERVAL: Final = 1.0
+"""Seconds between two requests for the age of the oldest waiting message."""
+
+
 class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a queue. Acquires its lease when Spark first asks for an offset."""
 
     def __init__(self, options: JmsOptions) -> None:
-        if options.target.is_topic:
+        target = options.target
+        if target.is_topic or target.is_composite or target.is_pattern:
             raise ConfigurationException(
-                f"jms: {options.target} cannot be read by ranges: only queues can",
-                hint="read the queue Consumer.<name>.VirtualTopic.<topic>, or use mode=spool",
+                f"jms: {target} cannot be read by ranges: only a single queue can",
+                hint="read the queue Consumer.<name>.VirtualTopic.<topic>, or use mode=spool"
+                if target.is_topic
+                else "use mode=spool and the option spool",
             )
         self._options = options
         self._queue = options.target.qualified_name
         self._lease: QueueLease | None = None
         self._target: int | None = None  # AvailableNow: the number to end at
+        self._end = 0  # the end that was returned last
+        self._since = _clock.now()  # the time of the last batch
+        self._asked = -math.inf
+        self._oldest: tuple[int, int | None] = (0, None)
 
     def initialOffset(self) -> dict[str, Any]:
-        lease, wanted = self._open(), self._options.starting_offset
-        named = {"earliest": lease.first, "latest": lease.next}
+        lease, options = self._open(), self._options
+        if options.starting_timestamp is not None:
+            milliseconds = -(-options.starting_timestamp // 1000)
+            return self._at(lease, run_blocking(lease.first_since, milliseconds))
+        wanted = options.starting_offset
+        named = {EARLIEST: lease.first, LATEST: lease.next}
         seq = named.get(wanted)
         return self._at(lease, int(wanted) if seq is None else seq)
 
@@ -542,22 +643,60 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease, begun = self._open(), Offset.from_json(start, self._queue)
         first = self._first_of(lease, begun)
         if self._options.ack_on == "finished" and begun.epoch == lease.epoch:
-            self._trim(lease, begun.seq)
-        if is_draining() or (self._target is not None and first >= self._target):
-            return start
-        timeout = 0 if self._target is not None else self._options.poll_timeout
-        run_blocking(lease.poll, first, timeout)
-        end = min(lease.next, first + self._max_rows(lease, limit))
-        if self._target is not None:
-            end = min(end, self._target)
+            run_blocking(lease.begin_trim, min(begun.seq, lease.next))
+        end = self._end_of(lease, first, limit)
         if end <= first:
+            run_blocking(lease.finish_trim)
             return start
         run_blocking(lease.hold, end)
+        self._since, self._end = _clock.now(), end
         return self._at(lease, end)
 
+    def _end_of(self, lease: QueueLease, first: int, limit: ReadLimit) -> int:
+        """Return the end of a batch from `first` on; `first` if there is to be none."""
+        options = self._options
+        self._end = first
+        if is_draining() or (self._target is not None and first >= self._target):
+            return first
+        if self._target is not None:
+            run_blocking(lease.poll, first, 0)
+            return min(lease.next, first + self._max_rows(lease, limit), self._target)
+        least = options.min_messages_per_trigger
+        if _clock.now() - self._since >= options.max_trigger_delay:
+            least = 1
+        run_blocking(lease.poll, first + least - 1, options.poll_timeout)
+        if lease.next - first < least:
+            return first
+        return min(lease.next, first + self._max_rows(lease, limit))
+
     def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the end of the queue, with what waits beyond the batch: number and oldest time.
+
+        Spark shows it as `latestOffset` of the source in each progress report.
+        """
         lease = self._lease
-        return None if lease is None else self._at(lease, lease.next)
+        if lease is None:
+            return None
+        backlog = max(0, lease.next - max(self._end, lease.first))
+        found = {**self._at(lease, lease.next), "backlog": backlog}
+        oldest = self._oldest_waiting(lease) if backlog else None
+        return found if oldest is None else {**found, "oldest": oldest}
+
+    def _oldest_waiting(self, lease: QueueLease) -> str | None:
+        """Return the time of the first message beyond the batch; asks once a second."""
+        now = _clock.now()
+        if now - self._asked >= _OLDEST_INTERVAL:
+            self._asked = now
+            try:
+                sent = run_blocking(lease.oldest, self._end)
+            except JMSException as error:  # a metric must not end a query
+                logger.debug("The age of the oldest message of %s: %s", self._queue, error)
+                sent = None
+            self._oldest = (self._end, sent)
+        number, milliseconds = self._oldest
+        if number != self._end or not milliseconds:
+            return None
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         lease = self._open()
@@ -588,8 +727,10 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         lease, ended = self._open(), Offset.from_json(end, self._queue)
-        if ended.epoch == lease.epoch:
-            self._trim(lease, ended.seq)
+        if ended.epoch != lease.epoch:
+            return
+        number = min(ended.seq, lease.next)
+        run_blocking(lease.trim if self._options.ack_on == "commit" else lease.begin_trim, number)
 
     def stop(self) -> None:
         """Release the lease, if Spark calls this; usually Spark only ends the process."""
@@ -606,10 +747,6 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _at(self, lease: QueueLease, seq: int) -> dict[str, Any]:
         return Offset(self._queue, lease.epoch, seq).to_json()
-
-    @staticmethod
-    def _trim(lease: QueueLease, end: int) -> None:
-        run_blocking(lease.trim, min(end, lease.next))
 
     def _first_of(self, lease: QueueLease, begun: Offset) -> int:
         """Return the first number to read, given the offset up to which batches are finished."""

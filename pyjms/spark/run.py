@@ -111,7 +111,11 @@ _BROKER: Final = re.compile(
     r"RequestTimeoutException|RangesRefused|ResourceAllocationException)\b"
 )
 """The last one means a full broker: sending fails until messages are consumed."""
-_LOST_WORKER: Final = re.compile(r"ExecutorLostFailure|Python worker exited unexpectedly")
+_LOST_WORKER: Final = re.compile(
+    r"ExecutorLostFailure[^\n]*|Python worker (?:exited unexpectedly|failed to connect back)[^\n]*"
+    r"|SocketTimeoutException: Accept timed out"
+)
+"""Spark's sentences about a process that has ended, or is slow to start: not the batch's fault."""
 _FINAL: Final = re.compile(
     r"\bpyjms\.[\w.]+\.(?:ConfigurationException|JMSSecurityException)\b|"
     r"\bpyjms\.[\w.]+\.LeaseReplaced\b|"
@@ -139,7 +143,7 @@ class FailureKind(Enum):
     """The kinds of failures, by what to do about them."""
 
     BROKER = "broker"
-    """The broker was lost or is full: retry as long as the back-off allows."""
+    """The broker or a worker was lost, or the broker is full: retry as the back-off allows."""
     BATCH = "batch"
     """A problem of the batch: retry, and give up if the same batch fails repeatedly."""
     FINAL = "final"
@@ -218,6 +222,9 @@ def _reason(error: BaseException, detail: str) -> str:
     own = _PYJMS_ERROR.findall(detail)
     if own:
         return _short(own[-1][1])
+    lost = _LOST_WORKER.search(detail)
+    if lost is not None:
+        return _short(lost[0])
     conditions = list(dict.fromkeys(_CONDITION.findall(detail)))
     raised = [name for name, _ in _LINE.findall(detail) if name.endswith(("Error", "Exception"))]
     named = [*conditions, *raised[-1:]] or [type(error).__name__]

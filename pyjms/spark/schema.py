@@ -1,504 +1,459 @@
-"""The type tree of a message body, made from a pydantic model or from Spark's DDL.
+"""Bodies as columns: pydantic validates each message in the process that reads it.
 
-A scalar is read as text and then converted, so that both JSON forms of a number (2 and "2") are
-numbers. Needs no Spark. (spark-pipeline 6.2)
+The source's `read` is Python already, so a body is parsed once, there, with all that a model can
+do: validators, patterns, strictness, aliases. The columns are the model's fields by name. A schema
+in Spark's DDL becomes a model, too; numbers are given to it as they were written, so that a DECIMAL
+or STRING keeps its digits. A value that its column cannot hold (an int beyond 64 bits, a decimal
+with more digits) makes the message invalid, like one that the model rejects.
 
-Pydantic models as a type tree.
-
-Spark's reader cannot call validators written in Python, so a model that has some is rejected:
-nothing is accepted that the model would reject. All problems of a model are reported at once.
-(spark-pipeline 6.2)
-
-Patterns, in the syntax of Rust's `regex`, are translated to Java's: only constructs with the same
-meaning in both; all others are rejected. Needs no Spark.
+A reason never contains a part of the message's body if the pipeline stops at invalid messages, as
+it then becomes part of the status; in a dead letter it may contain what a validator says. Needs no
+Spark session. (spark-pipeline 6.2)
 """
 
 from __future__ import annotations
 
+import base64
 import enum
-import re
+import json
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
+from datetime import UTC, date, datetime
+from decimal import Context, Decimal, InvalidOperation
+from functools import lru_cache, partial
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    Union,
+    get_args,
+    get_origin,
+)
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, PydanticSchemaGenerationError, RootModel, TypeAdapter
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from pydantic import BaseModel, RootModel, ValidationError, create_model
+from pydantic import Field as ModelField
+from pydantic_core import from_json
+from pyspark import cloudpickle
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from pyjms.errors import ConfigurationException
+from pyjms.runtime.logging import get_logger
+from pyjms.wire.openwire.message_columns import DAMAGED
 
-ARRAY_ITEM: Final = "[]"
-"""What a path calls the items of a list, and the values of a map."""
+if TYPE_CHECKING:
+    import pyarrow as pa
 
+logger: Final = get_logger(__name__)
 
-@dataclass(frozen=True)
-class Check:
-    """A condition on a value: a name that `conversion` implements, and its bound."""
+VALUE: Final = "pyjms_value"
+"""The column with the struct of a valid body."""
+REASON: Final = "pyjms_reason"
+"""The column that says why a message is invalid; null: it is valid."""
 
-    name: str
-    bound: Any
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A single value, of a Spark type that texts are cast to."""
-
-    ddl: str
-    checks: tuple[Check, ...] = ()
-
-
-@dataclass(frozen=True)
-class Native:
-    """A type that Spark's JSON reader reads by itself."""
-
-    ddl: str
-
-
-@dataclass(frozen=True)
-class Array:
-    """A list."""
-
-    item: Type
-    item_required: bool = False
-    checks: tuple[Check, ...] = ()
-
-
-@dataclass(frozen=True)
-class Map:
-    """A JSON object with arbitrary keys."""
-
-    value: Type
-    value_required: bool = False
-    checks: tuple[Check, ...] = ()
-
-
-@dataclass(frozen=True)
-class Field:
-    """One key of a JSON object, and the column that it becomes."""
-
-    name: str
-    key: str
-    type: Type
-    required: bool
-    default: str | None = None
-    """The value for a missing key or null, as JSON."""
-
-
-@dataclass(frozen=True)
-class Struct:
-    """A JSON object with these keys."""
-
-    fields: tuple[Field, ...]
-    is_closed: bool = False
-    """Whether other keys are an error; supported for the outermost object only."""
-
-
-Type: TypeAlias = Scalar | Native | Array | Map | Struct
-
-
-def raw_ddl(kind: Type) -> str:
-    """Return the Spark type for the JSON reader, in which all scalars are strings."""
-    return _ddl(kind, is_raw=True)
-
-
-def type_ddl(kind: Type) -> str:
-    """Return the Spark type of the column that a pipeline's function gets."""
-    return _ddl(kind, is_raw=False)
-
-
-def quote_name(name: str) -> str:
-    """Return a column's name quoted for Spark's SQL."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _ddl(kind: Type, *, is_raw: bool) -> str:
-    """Return a type in Spark's notation; a raw struct has the keys of the body."""
-    match kind:
-        case Scalar(ddl):
-            return "string" if is_raw else ddl
-        case Native(ddl):
-            return ddl
-        case Array(item):
-            return f"array<{_ddl(item, is_raw=is_raw)}>"
-        case Map(value):
-            return f"map<string,{_ddl(value, is_raw=is_raw)}>"
-        case Struct(fields):
-            parts = (
-                f"{quote_name(f.key if is_raw else f.name)}:{_ddl(f.type, is_raw=is_raw)}"
-                for f in fields
-            )
-            return f"struct<{','.join(parts)}>"
-
-
-_UNICODE: Final = "(?U)"
-"""Makes `\\d`, `\\w`, `\\s` and `\\b` match the same characters as in Rust."""
-_CONTROLS: Final = {"n": "0A", "r": "0D", "t": "09", "f": "0C", "v": "0B", "a": "07"}
-_MIXES: Final = ("&&", "--", "~~")
-"""Set operations of Rust, inside brackets."""
-_SIGN: Final = r"\\[nrtfva]|\\[!-/:;=?@\[-`{-~]"
-"""An escape that stands for one character; `\\<` and `\\>` are word boundaries."""
-_IN_BRACKETS: Final = rf"{_SIGN}|[^\\\[\]]"
-_ITEM: Final = re.compile(
-    rf"(?P<kind>\\[dDwWsS])|(?P<first>{_IN_BRACKETS})(?:-(?P<last>{_IN_BRACKETS}))?", re.DOTALL
-)
-
-
-def java_pattern(pattern: str) -> str:
-    """Return a pattern that matches in Java what the given one matches in pydantic.
-
-    Raises:
-        ValueError: it cannot be translated safely; the text says from where on.
-    """
-    return _UNICODE + "".join(_parts(pattern))
-
-
-def _parts(pattern: str) -> Iterator[str]:
-    position = 0
-    while position < len(pattern):
-        found = _TOKEN.match(pattern, position)
-        made = found and _MADE[found.lastgroup or ""](found[0])
-        if not found or made is None:
-            raise ValueError(f"{pattern[position:]!r} may mean something else in Java")
-        yield made
-        position = found.end()
-
-
-def _brackets(text: str) -> str | None:
-    negated = text.startswith("[^")
-    inside = text[2 if negated else 1 : -1]
-    if any(mix in inside for mix in _MIXES):
-        return None
-    made = ""
-    for item in _ITEM.finditer(inside):
-        if item["kind"]:
-            made += item["kind"]
-        else:
-            made += _literal(item["first"])
-            made += f"-{_literal(item['last'])}" if item["last"] else ""
-    return f"[{'^' if negated else ''}{made}]"
-
-
-def _literal(text: str) -> str:
-    if len(text) > 1 and text[1] in _CONTROLS:
-        return rf"\x{_CONTROLS[text[1]]}"
-    sign = text[-1]
-    return f"\\{sign}" if sign.isascii() and not sign.isalnum() else sign
-
-
-def _same(text: str) -> str:
-    return text
-
-
-_TOKENS: Final[tuple[tuple[str, str, Callable[[str], str | None]], ...]] = (
-    ("group", r"\((?:\?:|\?P?<[A-Za-z_][A-Za-z0-9_]*>|(?!\?))", lambda _: "(?:"),
-    ("between", r"[)|]", _same),
-    ("start", r"\^", lambda _: r"\A"),
-    ("end", r"\$", lambda _: r"\z"),
-    ("any", r"\.", lambda _: r"[^\n]"),
-    ("times", r"(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})\??(?![*+?{])", _same),
-    ("kind", r"\\(?:[dDwWsS]|[bB](?!\{))", _same),
-    ("brackets", rf"\[\^?(?:{_IN_BRACKETS}|\\[dDwWsS])+\]", _brackets),
-    ("literal", rf"{_SIGN}|[^\\()\[{{*+?|^$.]", _literal),
-)
-_TOKEN: Final = re.compile("|".join(f"(?P<{n}>{text})" for n, text, _ in _TOKENS), re.DOTALL)
-_MADE: Final = {name: make for name, _, make in _TOKENS}
-
-
-_HEX: Final = "[0-9a-fA-F]"
-_UUID: Final = Check("pattern", f"^(?:{_HEX}{{32}}|{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}})$")
-_SCALARS: Final[Mapping[Any, Scalar]] = {
-    str: Scalar("string"),
-    bool: Scalar("boolean"),
-    int: Scalar("bigint"),
-    datetime: Scalar("timestamp"),
-    date: Scalar("date"),
-    UUID: Scalar("string", (_UUID,)),
-}
+_MAX_REASONS: Final = 3
+_EXACT: Final = Context(prec=80)
+_MAX_EXPONENT: Final = 310
+_SURROGATE: Final = "\\ud"
+_NO_TYPE: Final = "has no Spark type; write str, int, float, bool, bytes, Decimal, datetime, date, \
+UUID, an Enum, a Literal, a list, a dict with str keys, or another model"
 _LISTS: Final = (list, set, frozenset, Sequence, Iterable)
-_LIMITS: Final = ("gt", "ge", "lt", "le", "min_length", "max_length", "pattern")
-_NUMBER_LIMITS: Final = ("max_digits", "decimal_places", "allow_inf_nan")
-_HARMLESS: Final = ("PlainSerializer", "WrapSerializer", "WithJsonSchema", "Doc")
-_SCHEMA_METHOD: Final = "__get_pydantic_core_schema__"
-_CONFIG: Final = (
-    "strict",
-    "str_strip_whitespace",
-    "str_to_lower",
-    "str_to_upper",
-    "str_min_length",
-    "str_max_length",
-)
-"""Model settings that Spark's reader does not support."""
-_SUPPORTED_VALUES: Final[Mapping[str, Any]] = {
-    "regex_engine": "rust-regex",
-    "val_temporal_unit": "infer",
-}
-"""Model settings of which Spark's reader supports one value only."""
-_BY_NAME: Final[Mapping[str, bool]] = {
-    "populate_by_name": True, "validate_by_name": True, "validate_by_alias": False
-}  # fmt: skip
-_JSON: Final = TypeAdapter[Any](Any, config=ConfigDict(ser_json_inf_nan="constants"))
-_LOWER_BOUNDS: Final = ("gt", "ge")
-_MAX_DIGITS: Final = 38
-_DEFAULT_PLACES: Final = 18
-_NO_TYPE: Final = "has no Spark type; write str, int, float, bool, Decimal, datetime, date, UUID, \
-an Enum, a Literal, a list, a dict with str keys, or another model"
+_SAFE_WORDS: Final = frozenset(("value_error", "assertion_error"))
+"""Errors whose text is a validator's, which may contain the value."""
+
+Convert = Callable[[Any], Any]
 
 
-def model_type(model: type[BaseModel]) -> Struct:
+class Kind(NamedTuple):
+    """A Spark type, and what makes its value of a model's.
+
+    `convert` raises ValueError if the column cannot hold the value.
+    """
+
+    type: DataType
+    convert: Convert
+
+
+class Column(NamedTuple):
+    """A column of a schema: its name, the attribute of the model, and its kind."""
+
+    name: str
+    attribute: str
+    kind: Kind
+
+
+def model_columns(model: type[BaseModel]) -> list[Column]:
     """Return the fields of a model as columns.
 
-    A missing key and null are the same to Spark: both give the default, or null if the field may be
-    None, or an invalid message. A number or boolean is accepted as a text, too.
+    Raises:
+        ConfigurationException: some have no Spark type; all of them are listed.
+    """
+    problems: list[str] = []
+    columns = _columns(model, model.__name__, (), problems)
+    if problems:
+        raise ConfigurationException(f"Schema {model.__name__}: {'; '.join(problems)}")
+    return columns
+
+
+def struct_of(columns: Iterable[Column]) -> StructType:
+    """Return columns as a Spark type; any of them may be null."""
+    return StructType([StructField(column.name, column.kind.type) for column in columns])
+
+
+def _columns(
+    model: type[BaseModel], path: str, outer: tuple[type, ...], problems: list[str]
+) -> list[Column]:
+    if model in outer:
+        problems.append(f"{path} contains itself, which Spark's types cannot")
+        return []
+    if issubclass(model, RootModel):
+        problems.append(f"{path} is a RootModel, which has no columns; use a BaseModel")
+        return []
+    return [
+        Column(name, name, _kind(info.annotation, f"{path}.{name}", (*outer, model), problems))
+        for name, info in model.model_fields.items()
+    ]
+
+
+def _kind(annotation: Any, path: str, outer: tuple[type, ...], problems: list[str]) -> Kind:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(arguments[0], path, outer, problems)
+    if origin in (Union, types.UnionType):
+        others = [one for one in arguments if one is not type(None)]
+        if len(others) == 1:
+            return _kind(others[0], path, outer, problems)
+        problems.append(f"{path} has several types, but a column has one; write one of them")
+        return _KINDS[str]
+    if origin is Literal:
+        return _choices(arguments, path, problems)
+    if isinstance(annotation, type):
+        if issubclass(annotation, enum.Enum):
+            return _choices([member.value for member in annotation], path, problems)
+        if issubclass(annotation, BaseModel):
+            return _struct(_columns(annotation, path, outer, problems))
+        if annotation in _KINDS:
+            return _KINDS[annotation]
+    is_tuple = origin is tuple and len(arguments) == 2 and arguments[1] is ...
+    if (origin in _LISTS and arguments) or is_tuple:
+        item = _kind(arguments[0], f"{path}[]", outer, problems)
+        return Kind(ArrayType(item.type), partial(_list, item.convert))
+    if origin in (dict, Mapping) and arguments[0] is str:
+        value = _kind(arguments[1], f"{path}[]", outer, problems)
+        return Kind(MapType(StringType(), value.type), partial(_pairs, value.convert))
+    problems.append(f"{path}: {getattr(annotation, '__name__', None) or annotation} {_NO_TYPE}")
+    return _KINDS[str]
+
+
+def _choices(values: Iterable[Any], path: str, problems: list[str]) -> Kind:
+    """Return the kind of a fixed set of values: texts, booleans or whole numbers."""
+    known = [value.value if isinstance(value, enum.Enum) else value for value in values]
+    for type_ in (str, bool, int):
+        if all(value is None or type(value) is type_ for value in known):
+            return Kind(_KINDS[type_].type, _enum_value)
+    problems.append(f"{path}: its values must be all texts, all booleans or all whole numbers")
+    return _KINDS[str]
+
+
+def _struct(columns: Sequence[Column]) -> Kind:
+    return Kind(struct_of(columns), partial(_object, tuple(columns)))
+
+
+def _object(columns: Iterable[Column], value: BaseModel) -> dict[str, Any]:
+    return {c.name: _item(c.kind.convert, getattr(value, c.attribute), c.name) for c in columns}
+
+
+def _list(convert: Convert, values: Iterable[Any]) -> list[Any]:
+    return [_item(convert, value, "[]") for value in values]
+
+
+def _pairs(convert: Convert, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(key, _item(convert, value, "[]")) for key, value in values.items()]
+
+
+def _item(convert: Convert, value: Any, name: str) -> Any:
+    if value is None:
+        return None
+    try:
+        return convert(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _enum_value(value: Any) -> Any:
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def _whole(bits: int, value: int) -> int:
+    if -(1 << bits) <= value < 1 << bits:
+        return value
+    raise ValueError(f"the number has more than {bits + 1} bits")
+
+
+def _decimal(precision: int, scale: int, value: Decimal) -> Decimal:
+    """Return a decimal with the digits of its type; one with more is not rounded."""
+    try:
+        exact = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    except InvalidOperation:
+        exact = None
+    if exact is None or exact != value or len(exact.as_tuple().digits) > precision:
+        raise ValueError(f"the number has more digits than decimal({precision},{scale})")
+    return exact
+
+
+def _instant(value: datetime) -> datetime:
+    return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def _local(value: datetime) -> datetime:
+    return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+
+
+_KINDS: Final[dict[Any, Kind]] = {
+    str: Kind(StringType(), _same),
+    bool: Kind(BooleanType(), _same),
+    int: Kind(LongType(), partial(_whole, 63)),
+    float: Kind(DoubleType(), _same),
+    bytes: Kind(BinaryType(), _same),
+    Decimal: Kind(DecimalType(38, 18), partial(_decimal, 38, 18)),
+    datetime: Kind(TimestampType(), _instant),
+    date: Kind(DateType(), _same),
+    UUID: Kind(StringType(), str),
+}
+_OF_TYPES: Final[dict[type[DataType], tuple[Any, Convert]]] = {
+    StringType: (str, _same),
+    BooleanType: (bool, _same),
+    ByteType: (int, partial(_whole, 7)),
+    ShortType: (int, partial(_whole, 15)),
+    IntegerType: (int, partial(_whole, 31)),
+    LongType: (int, partial(_whole, 63)),
+    FloatType: (float, _same),
+    DoubleType: (float, _same),
+    DateType: (date, _same),
+    TimestampType: (datetime, _instant),
+    TimestampNTZType: (datetime, _local),
+}
+"""The type of a model's field for a Spark type."""
+
+
+def ddl_model(schema: StructType) -> tuple[type[BaseModel], list[Column]]:
+    """Return a model for columns, and the columns; those that only Spark reads are left out."""
+    fields: dict[str, Any] = {}
+    columns = []
+    for number, column in enumerate(schema):
+        if is_native(column.dataType):
+            continue
+        annotation, kind = _of_type(column.dataType)
+        attribute = f"f{number}"
+        default = ... if not column.nullable else None
+        optional = annotation if not column.nullable else annotation | None
+        fields[attribute] = (optional, ModelField(default, alias=column.name))
+        columns.append(Column(column.name, attribute, kind))
+    return create_model("Columns", **fields), columns
+
+
+def is_native(kind: DataType) -> bool:
+    """Return whether a type is read by Spark itself: VARIANT, BINARY, intervals ..."""
+    match kind:
+        case StructType():
+            return any(is_native(field.dataType) for field in kind)
+        case ArrayType():
+            return is_native(kind.elementType)
+        case MapType():
+            return not isinstance(kind.keyType, StringType) or is_native(kind.valueType)
+    return not isinstance(kind, (DecimalType, *_OF_TYPES))
+
+
+def _of_type(kind: DataType) -> tuple[Any, Kind]:
+    """Return the type of a model's field for a Spark type, and its kind."""
+    match kind:
+        case StructType():
+            model, columns = ddl_model(kind)
+            return model, Kind(kind, _struct(columns).convert)
+        case ArrayType():
+            annotation, item = _of_type(kind.elementType)
+            optional = annotation | None if kind.containsNull else annotation
+            return list[optional], Kind(kind, partial(_list, item.convert))  # type: ignore[valid-type]
+        case MapType():
+            annotation, value = _of_type(kind.valueType)
+            optional = annotation | None if kind.valueContainsNull else annotation
+            return dict[str, optional], Kind(kind, partial(_pairs, value.convert))  # type: ignore[valid-type]
+        case DecimalType():
+            return Decimal, Kind(kind, partial(_decimal, kind.precision, kind.scale))
+    annotation, convert = next(
+        found for type_, found in _OF_TYPES.items() if isinstance(kind, type_)
+    )
+    return annotation, Kind(kind, convert)
+
+
+class _Number(str):
+    """A number of a JSON text, as it was written."""
+
+    __slots__ = ()
+
+
+def _number(text: str) -> str:
+    """Return a number without an exponent, which pydantic does not read as a whole number."""
+    if "e" in text.lower() and abs((value := Decimal(text)).adjusted()) < _MAX_EXPONENT:
+        return _Number(format(value, "f"))
+    return _Number(text)
+
+
+def encode_schema(columns: StructType, model: type[BaseModel] | None, *, is_quiet: bool) -> str:
+    """Return what a source's processes need to read bodies, as the text of an option.
+
+    `model`: None for columns of DDL. `is_quiet`: reasons do not quote validators.
 
     Raises:
-        ConfigurationException: a part of it has no Spark type, or needs Python code to check.
+        ConfigurationException: the model cannot be sent to other processes.
     """
-    reader = _ModelReader()
-    struct = reader.struct(model, model.__name__, ())
-    if reader.problems:
-        raise ConfigurationException(f"Schema {model.__name__}: {'; '.join(reader.problems)}")
-    return struct
-
-
-class _ModelReader:
-    """Reads one model, and collects its problems."""
-
-    def __init__(self) -> None:
-        self.problems: list[str] = []
-        self._is_finite = False
-
-    def struct(self, model: type[BaseModel], path: str, outer: tuple[type, ...]) -> Struct:
-        if model in outer:
-            self.problems.append(f"{path} contains itself, which Spark's types cannot")
-            return Struct(())
-        if issubclass(model, RootModel):
-            self.problems.append(f"{path} is a RootModel, which has no columns; use a BaseModel")
-            return Struct(())
-        self._validators(model, path)
-        is_closed = model.model_config.get("extra") == "forbid"
-        if is_closed and outer:
-            self.problems.append(
-                f"{path} forbids other keys, which is supported for the outermost model only; "
-                "remove extra='forbid'"
-            )
-        self._config(model, path)
-        below = (*outer, model)
-        outer_is_finite, self._is_finite = (
-            self._is_finite,
-            model.model_config.get("allow_inf_nan") is False,
-        )
-        fields = tuple(
-            self._field(name, info, f"{path}.{name}", below)
-            for name, info in model.model_fields.items()
-        )
-        self._is_finite = outer_is_finite
-        return Struct(fields, is_closed)
-
-    def _config(self, model: type[BaseModel], path: str) -> None:
-        config = model.model_config
-        unsupported = [name for name in _CONFIG if config.get(name)]
-        unsupported += [
-            name for name, known in _SUPPORTED_VALUES.items() if config.get(name, known) != known
-        ]
-        if unsupported:
-            self.problems.append(
-                f"{path}: Spark's reader does not support {', '.join(unsupported)}; remove it"
-            )
-        by_name = [name for name, value in _BY_NAME.items() if config.get(name) is value]
-        if by_name and any(_key(name, info) != name for name, info in model.model_fields.items()):
-            self.problems.append(
-                f"{path}: Spark's reader accepts a field by its alias only; remove "
-                f"{', '.join(by_name)}, or the aliases"
-            )
-
-    def _validators(self, model: type[BaseModel], path: str) -> None:
-        decorators = model.__pydantic_decorators__
-        found = [
-            *decorators.field_validators,
-            *decorators.validators,
-            *decorators.model_validators,
-            *decorators.root_validators,
-        ]
-        if found:
-            self.problems.append(
-                f"{path} has Python validators ({', '.join(found)}), which Spark's reader cannot "
-                "call; use a model without them, and validate in the pipeline's function"
-            )
-
-    def _field(self, name: str, info: FieldInfo, path: str, outer: tuple[type, ...]) -> Field:
-        key = _key(name, info)
-        if not isinstance(key, str):
-            self.problems.append(f"{path} has several aliases; keep one")
-            key = name
-        kind, is_optional = self._type(info.annotation, tuple(info.metadata), path, outer)
-        default = self._default(info, path)
-        required = info.is_required() and not is_optional
-        return Field(name, key, kind, required, default)
-
-    def _default(self, info: FieldInfo, path: str) -> str | None:
-        value = info.default
-        if info.default_factory is not None:
-            if info.default_factory not in (*_LISTS, dict, tuple):
-                self.problems.append(
-                    f"{path} has a default factory, which Spark cannot call; write a value, or None"
-                )
-                return None
-            value = () if info.default_factory is not dict else {}
-        if value is PydanticUndefined or value is None:
-            return None
+    pickled = None
+    if model is not None:
         try:
-            return _JSON.dump_json(value, by_alias=True).decode()
-        except (PydanticSchemaGenerationError, ValueError, TypeError):
-            self.problems.append(f"{path} has a default that is not JSON; write None")
-            return None
+            dumps: Callable[[object], bytes] = cloudpickle.dumps
+            pickled = base64.b64encode(dumps(model)).decode()
+        except Exception as error:
+            raise ConfigurationException(
+                f"Schema {model.__name__} cannot be sent to Spark's processes: {error}",
+                hint="define it at the top of a module",
+            ) from error
+    return json.dumps({"columns": columns.jsonValue(), "model": pickled, "quiet": is_quiet})
 
-    def _type(
-        self, annotation: Any, metadata: tuple[Any, ...], path: str, outer: tuple[type, ...]
-    ) -> tuple[Type, bool]:
-        """Return a type, and whether it includes None."""
-        origin, arguments = get_origin(annotation), get_args(annotation)
-        if origin is Annotated:
-            return self._type(arguments[0], (*metadata, *arguments[1:]), path, outer)
-        if origin in (Union, types.UnionType):
-            others = [one for one in arguments if one is not type(None)]
-            if len(others) == 1:
-                kind, _ = self._type(others[0], metadata, path, outer)
-                return kind, len(others) < len(arguments)
-            self.problems.append(
-                f"{path} has several types, but a column has one; write one of them"
+
+def added_columns(encoded: str) -> StructType:
+    """Return the columns VALUE and REASON for the text of `encode_schema`."""
+    given = json.loads(encoded)
+    is_exact = given["model"] is None
+    columns = StructType([
+        StructField(f.name, f.dataType)
+        for f in StructType.fromJson(given["columns"])
+        if not (is_exact and is_native(f.dataType))
+    ])  # fmt: skip
+    return StructType().add(VALUE, columns).add(REASON, StringType())
+
+
+class BodyReader:
+    """Reads bodies by a schema. Used by one process."""
+
+    def __init__(self, encoded: str) -> None:
+        """Prepare for the text of `encode_schema`.
+
+        Raises:
+            ConfigurationException: the model's module cannot be imported in this process.
+        """
+        given = json.loads(encoded)
+        self._added = added_columns(encoded)
+        self._is_quiet: bool = given["quiet"]
+        self._is_exact = given["model"] is None
+        if self._is_exact:
+            self._model, columns = ddl_model(StructType.fromJson(given["columns"]))
+        else:
+            self._model = _unpickle(given["model"])
+            columns = model_columns(self._model)
+        self._convert = _struct(columns).convert
+
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches of messages with the columns VALUE and REASON."""
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        added = to_arrow_schema(self._added, timezone="UTC")
+        for batch in batches:
+            texts = (batch.column(name).to_pylist() for name in ("text", "bytes", "body_kind"))
+            found = [self._read_one(*values) for values in zip(*texts, strict=True)]
+            arrays = [
+                pa.array([each[at] for each in found], field.type) for at, field in enumerate(added)
+            ]
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, *arrays], schema=pa.schema([*batch.schema, *added])
             )
-            return Scalar("string"), False
-        checks, of_numbers = self._limits(metadata, path)
-        if origin is Literal:
-            return self._choices(list(arguments), checks, path)
-        if annotation is Decimal:
-            return self._decimal(of_numbers, checks, path), False
-        if annotation is float:
-            return Scalar("double", (*self._of_real(of_numbers, checks), *checks)), False
-        scalar = _SCALARS.get(annotation) if _is_hashable(annotation) else None
-        if scalar is not None:
-            return Scalar(scalar.ddl, (*scalar.checks, *checks)), False
-        return self._compose(annotation, origin, arguments, checks, path, outer), False
 
-    def _compose(
-        self,
-        annotation: Any,
-        origin: Any,
-        arguments: tuple[Any, ...],
-        checks: tuple[Check, ...],
-        path: str,
-        outer: tuple[type, ...],
-    ) -> Type:
-        if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-            return self._choices([member.value for member in annotation], checks, path)[0]
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            return self.struct(annotation, path, outer)
-        is_tuple = origin is tuple and len(arguments) == 2 and arguments[1] is ...
-        if (origin in _LISTS and arguments) or is_tuple:
-            if checks and origin in (set, frozenset):
-                self.problems.append(
-                    f"{path} is a set with a limit, but Spark counts duplicates; write a list, or "
-                    "remove the limit"
-                )
-            item, is_optional = self._type(arguments[0], (), f"{path}[]", outer)
-            return Array(item, not is_optional, checks)
-        if origin in (dict, Mapping) and arguments[0] is str:
-            value, is_optional = self._type(arguments[1], (), f"{path}[]", outer)
-            return Map(value, not is_optional, checks)
-        name = getattr(annotation, "__name__", None) or str(annotation)
-        self.problems.append(f"{path}: {name} {_NO_TYPE}")
-        return Scalar("string")
-
-    def _decimal(self, digits: Mapping[str, int], checks: tuple[Check, ...], path: str) -> Scalar:
-        """Return the decimal type for the number of digits, with its limits as decimals."""
-        places = digits.get("decimal_places", _DEFAULT_PLACES)
-        most = digits.get("max_digits", _MAX_DIGITS)
-        if "max_digits" in digits and "decimal_places" not in digits:
-            self.problems.append(f"{path} has max_digits alone; add decimal_places")
-        ddl = f"decimal({min(most, _MAX_DIGITS)},{min(places, most, _MAX_DIGITS)})"
-        exact = (
-            Check(one.name, Decimal(str(one.bound)) if isinstance(one.bound, float) else one.bound)
-            for one in checks
-        )
-        return Scalar(ddl, tuple(exact))
-
-    def _of_real(self, given: Mapping[str, Any], checks: tuple[Check, ...]) -> tuple[Check, ...]:
-        """Return additional checks of a float; to Spark, NaN is greater than any number."""
-        if given.get("allow_inf_nan", not self._is_finite) is False:
-            return (Check("finite", None),)
-        has_least = any(check.name in _LOWER_BOUNDS for check in checks)
-        return (Check("number", None),) if has_least else ()
-
-    def _choices(
-        self, values: list[Any], checks: tuple[Check, ...], path: str
-    ) -> tuple[Type, bool]:
-        """Return the type of a fixed set of values: texts, booleans or whole numbers."""
-        values = [value.value if isinstance(value, enum.Enum) else value for value in values]
-        known = [value for value in values if value is not None]
-        for kind, ddl in ((str, "string"), (bool, "boolean"), (int, "bigint")):
-            if known and all(type(value) is kind for value in known):
-                return Scalar(ddl, (Check("in", tuple(known)), *checks)), len(known) < len(values)
-        self.problems.append(
-            f"{path}: its values must be all texts, all booleans or all whole numbers"
-        )
-        return Scalar("string"), False
-
-    def _limits(
-        self, metadata: tuple[Any, ...], path: str
-    ) -> tuple[tuple[Check, ...], dict[str, Any]]:
-        checks: list[Check] = []
-        of_numbers: dict[str, Any] = {}
-        for item in _flat(metadata):
-            given = {key: value for key, value in _attributes(item).items() if value is not None}
-            checks += [Check(name, given[name]) for name in _LIMITS if name in given]
-            of_numbers |= {name: given[name] for name in _NUMBER_LIMITS if name in given}
-            self._pattern(given.get("pattern", ""), path)
-            unknown = [name for name in given if name not in _LIMITS + _NUMBER_LIMITS]
-            if unknown or not given:
-                name = type(item).__name__
-                what = ", ".join(unknown) if name.startswith("_") else name
-                self.problems.append(
-                    f"{path}: Spark's reader cannot check {what}; remove it, and check it in the "
-                    "pipeline's function"
-                )
-        return tuple(checks), of_numbers
-
-    def _pattern(self, pattern: object, path: str) -> None:
-        if not isinstance(pattern, str):
-            self.problems.append(f"{path} has a compiled pattern; write its text, without flags")
-            return
+    def _read_one(
+        self, text: str | None, data: bytes | None, kind: str
+    ) -> tuple[dict[str, Any] | None, str | None]:
+        """Return the value of a body, or the reason why it is invalid."""
+        if kind == DAMAGED:
+            return None, "the message is damaged"
+        body = data if text is None and kind != "object" else text
+        if body is None:
+            return None, "it has no text body"
         try:
-            java_pattern(pattern)
+            value = self._validate(body)
+            return self._convert(value), None
+        except ValidationError as error:
+            return None, self._reason(error)
         except ValueError as error:
-            self.problems.append(f"{path} has a pattern that Spark cannot check: {error}")
+            return None, str(error)
+        except Exception as error:  # of a validator: it must not stop the stream at this message
+            logger.warning("A validator of the schema failed: %s", type(error).__name__)
+            return None, f"a validator failed with {type(error).__name__}"
+
+    def _validate(self, body: str | bytes) -> BaseModel:
+        if not self._is_exact:
+            return self._model.model_validate_json(body)
+        try:
+            text = body if isinstance(body, str) else body.decode()
+            found = json.loads(text, parse_float=_number, parse_int=_Number)
+            if _SURROGATE in text.lower():
+                from_json(text)  # refuses half a surrogate pair, which no column can hold
+        except (ValueError, RecursionError):
+            raise ValueError("the body is not a JSON object") from None
+        if not isinstance(found, dict):
+            raise ValueError("the body is not a JSON object")  # noqa: TRY004 - a reason like others
+        return self._model.model_validate(found)
+
+    def _reason(self, error: ValidationError) -> str:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        sentences = [self._sentence(each) for each in found[:_MAX_REASONS]]
+        more = len(found) - len(sentences)
+        return "; ".join(sentences) + (f"; and {more} more" if more else "")
+
+    def _sentence(self, error: Any) -> str:
+        path = ""
+        for part in error["loc"]:
+            path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+        text = error["type"] if self._is_quiet and error["type"] in _SAFE_WORDS else error["msg"]
+        return f"{path or 'the body'}: {text}"
 
 
-def _key(name: str, info: FieldInfo) -> Any:
-    return info.validation_alias or info.alias or name
+@lru_cache(maxsize=16)
+def body_reader(encoded: str) -> BodyReader:
+    """Return this process's reader for the text of `encode_schema`."""
+    return BodyReader(encoded)
 
 
-def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
-    """Yield the constraints in the metadata of a type; pydantic ignores other metadata, too."""
-    for item in metadata:
-        package = type(item).__module__.partition(".")[0]
-        is_rule = package in {"pydantic", "annotated_types"} or hasattr(item, _SCHEMA_METHOD)
-        if isinstance(item, FieldInfo):
-            yield from _flat(item.metadata)
-        elif is_rule and type(item).__name__ not in _HARMLESS:
-            yield item
-
-
-def _attributes(item: object) -> dict[str, Any]:
-    """Return the attributes of a constraint of pydantic or annotated_types."""
-    slots = getattr(item, "__dataclass_fields__", None)
-    if slots is not None:
-        return {name: getattr(item, name) for name in slots}
-    return dict(getattr(item, "__dict__", {}))
-
-
-def _is_hashable(annotation: object) -> bool:
-    return getattr(annotation, "__hash__", None) is not None
+def _unpickle(text: str) -> type[BaseModel]:
+    try:
+        model: type[BaseModel] = cloudpickle.loads(base64.b64decode(text))
+    except Exception as error:
+        raise ConfigurationException(
+            f"The schema's model cannot be imported by Spark's processes: {error}",
+            hint="install its module on all machines, or set PYTHONPATH before Spark starts",
+        ) from error
+    return model

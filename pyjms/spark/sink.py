@@ -48,13 +48,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql import Row
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
@@ -78,63 +82,83 @@ from pyjms.spark.connections import (
     without_prefetch,
 )
 from pyjms.spark.options import JmsOptions
-from pyjms.spark.rows import Outgoing, RowId, check_columns, to_message
+from pyjms.spark.outgoing import (
+    Outgoing,
+    OutgoingColumns,
+    RowId,
+    batch_of_rows,
+    check_columns,
+    with_id,
+)
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 
 logger: Final = get_logger(__name__)
 
-_ROWS_PER_CALL: Final = 500
 _BATCH_ID: Final = "streaming.sql.batchId"
 _QUERY_ID: Final = "sql.streaming.queryId"
 """Local properties of a task: the batch that it belongs to, and the query."""
 
 Messages: TypeAlias = list[WriterCommitMessage | None]
 """What the tasks of a batch reported; None for a task that failed."""
-RowConverter: TypeAlias = Callable[[int, Any], Outgoing]
-"""Converts a row, given its number in the partition, to a message."""
+BatchConverter: TypeAlias = "Callable[[int, pa.RecordBatch], Iterable[Outgoing]]"
+"""Converts a batch, given the number of its first row in the partition, to messages."""
 
 
 class RowTransaction:
-    """A transaction in which rows are sent, chunk by chunk. Lives on the shared loop.
+    """A transaction in which rows are sent, batch by batch. Lives on the shared loop.
 
     With `transacted=False` there is no transaction: each row is durable when it is sent.
     """
 
     def __init__(
-        self, options: JmsOptions, to_outgoing: RowConverter, *, transacted: bool = True
+        self, options: JmsOptions, to_messages: BatchConverter, *, transacted: bool = True
     ) -> None:
         self._options = options
-        self._to_outgoing = to_outgoing
+        self._to_messages = to_messages
         self._is_transacted = transacted
         self._session: ActiveMQSession | None = None
-        self._producer: ActiveMQMessageProducer | None = None
+        self._usual: ActiveMQMessageProducer | None = None
+        self._routing: ActiveMQMessageProducer | None = None
         self.sent: int = 0
 
-    async def send(self, rows: list[Any]) -> None:
+    async def send(self, batch: pa.RecordBatch) -> None:
         """Send some rows.
 
         Raises:
             JMSException: the connection is lost, or the broker refuses; nothing was committed.
         """
-        if self._session is None:
-            self._session = await new_session(self._options, transacted=self._is_transacted)
-            self._producer = await self._session.create_producer(None)
-        assert self._producer is not None
-        default = self._options.target if self._options.destination else None
-        for row in rows:
-            out = self._to_outgoing(self.sent, row)
-            self._producer.next_message_id = out.message_id
-            await self._producer.send(
+        for out in self._to_messages(self.sent, batch):
+            producer = (self._usual if out.destination is None else self._routing) or (
+                await self._open(routed=out.destination is not None)
+            )
+            producer.next_message_id = out.message_id
+            await producer.send(
                 out.message,
-                destination=out.destination or default,
+                destination=out.destination,
                 delivery_mode=out.delivery_mode,
                 priority=out.priority,
                 time_to_live=out.time_to_live,
+                delivery_delay=out.delivery_delay,
             )
             self.sent += 1
+
+    async def _open(self, *, routed: bool) -> ActiveMQMessageProducer:
+        """Return a producer for the sink's destination, or for those that rows name.
+
+        One with a destination of its own does not check the destination of each message.
+        """
+        if self._session is None:
+            self._session = await new_session(self._options, transacted=self._is_transacted)
+        producer = await self._session.create_producer(None if routed else self._options.target)
+        if routed:
+            self._routing = producer
+        else:
+            self._usual = producer
+        return producer
 
     async def commit(self) -> None:
         """Make all rows durable and visible at once."""
@@ -149,7 +173,9 @@ class RowTransaction:
             await discard_connection(self._options)
 
 
-def send_rows(options: JmsOptions, rows: Iterable[Any], to_outgoing: RowConverter) -> int:
+def send_rows(
+    options: JmsOptions, batches: Iterable[pa.RecordBatch], to_messages: BatchConverter
+) -> int:
     """Send all rows in one transaction and return their number. Blocks.
 
     With `exactlyOnce=ids` a broker may roll the transaction back because it knows a row's id; then
@@ -160,23 +186,23 @@ def send_rows(options: JmsOptions, rows: Iterable[Any], to_outgoing: RowConverte
             or rows were sent one by one.
     """
     if options.exactly_once != "ids":
-        return _send(RowTransaction(options, to_outgoing), rows)
-    kept: list[Any] = []
+        return _send(RowTransaction(options, to_messages), batches)
+    kept: list[pa.RecordBatch] = []
     try:
-        return _send(RowTransaction(options, to_outgoing), _keeping(rows, kept))
+        return _send(RowTransaction(options, to_messages), _keeping(batches, kept))
     except TransactionRolledBackException as error:
         logger.warning(
             "jms: the broker rolled back a transaction of %d rows; sending them one by one: %s",
-            len(kept),
+            sum(batch.num_rows for batch in kept),
             error,
         )
-    return _send(RowTransaction(options, to_outgoing, transacted=False), kept)
+    return _send(RowTransaction(options, to_messages, transacted=False), kept)
 
 
-def _send(transaction: RowTransaction, rows: Iterable[Any]) -> int:
+def _send(transaction: RowTransaction, batches: Iterable[pa.RecordBatch]) -> int:
     try:
-        for chunk in _chunks(iter(rows)):
-            run_blocking(transaction.send, chunk)
+        for batch in batches:
+            run_blocking(transaction.send, batch)
         run_blocking(transaction.commit)
     except BaseException:
         run_blocking(transaction.abort)
@@ -184,15 +210,12 @@ def _send(transaction: RowTransaction, rows: Iterable[Any]) -> int:
     return transaction.sent
 
 
-def _keeping(rows: Iterable[Any], kept: list[Any]) -> Iterator[Any]:
-    for row in rows:
-        kept.append(row)
-        yield row
-
-
-def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    while chunk := list(islice(rows, _ROWS_PER_CALL)):
-        yield chunk
+def _keeping(
+    batches: Iterable[pa.RecordBatch], kept: list[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        kept.append(batch)
+        yield batch
 
 
 _BATCH: Final = "PyJMSBatch"
@@ -201,7 +224,8 @@ _TARGET: Final = "PyJMSDestination"
 _PRIORITY: Final = "PyJMSPriority"
 _MODE: Final = "PyJMSDeliveryMode"
 _TIME_TO_LIVE: Final = "PyJMSTimeToLive"
-_OURS: Final = frozenset((_BATCH, _STAGE, _TARGET, _PRIORITY, _MODE, _TIME_TO_LIVE))
+_DELAY: Final = "PyJMSDeliveryDelay"
+_OURS: Final = frozenset((_BATCH, _STAGE, _TARGET, _PRIORITY, _MODE, _TIME_TO_LIVE, _DELAY))
 _KEPT_PREFIX: Final = "PyJMSKept_"
 """The prefix, on the stage queue, of properties that make a broker act on a message."""
 _BROKER_PROPERTIES: Final = ("AMQ_SCHEDULED_", DUPLICATE_ID_PROPERTY)
@@ -224,14 +248,22 @@ def epoch_queue(query: str) -> Queue:
     return Queue(f"PyJMS.Epoch.{query}")
 
 
-def stage_rows(options: JmsOptions, query: str, batch: int, stage: str, rows: Iterator[Any]) -> int:
+def stage_rows(
+    options: JmsOptions,
+    query: str,
+    batch: int,
+    stage: str,
+    batches: Iterable[pa.RecordBatch],
+    to_messages: BatchConverter,
+) -> int:
     """Send the rows of a task to the staging queue in one transaction; return their number. Blocks.
 
     Raises:
         JMSException: sending failed; nothing was staged.
     """
-    default = options.destination
-    return send_rows(options, rows, partial(_to_staged, query, batch, stage, default))
+    to_staged = partial(_to_staged, batch, stage, options.destination, to_messages)
+    staging = replace(options, destination=stage_queue(query).qualified_name)
+    return send_rows(staging, batches, to_staged)
 
 
 async def publish(
@@ -340,30 +372,38 @@ async def _forward(producer: ActiveMQMessageProducer, message: Message) -> None:
         delivery_mode=DeliveryMode.PERSISTENT if mode is None else DeliveryMode(mode),
         priority=staged.get(_PRIORITY),
         time_to_live=staged.get(_TIME_TO_LIVE),
+        delivery_delay=staged.get(_DELAY),
     )
 
 
 def _to_staged(
-    query: str, batch: int, stage: str, default: str | None, _number: int, row: Any
-) -> Outgoing:
-    out = to_message(row)
-    target = default if out.destination is None else out.destination.qualified_name
-    fields = {
-        _BATCH: batch,
-        _STAGE: stage,
-        _TARGET: target,
-        _PRIORITY: out.priority,
-        _MODE: out.delivery_mode,
-        _TIME_TO_LIVE: out.time_to_live,
-    }
-    properties = out.message.properties
-    for name in [name for name in properties if name.startswith(_BROKER_PROPERTIES)]:
-        properties[_KEPT_PREFIX + name] = properties[name]
-        del properties[name]
-    for name, value in fields.items():
-        if value is not None:
-            properties[name] = value
-    return Outgoing(out.message, stage_queue(query), None, None, None)
+    batch: int,
+    stage: str,
+    default: str | None,
+    to_messages: BatchConverter,
+    number: int,
+    rows: pa.RecordBatch,
+) -> Iterator[Outgoing]:
+    """Yield the rows as messages for the staging queue, whose properties say what is to be sent."""
+    for out in to_messages(number, rows):
+        target = default if out.destination is None else out.destination.qualified_name
+        fields = {
+            _BATCH: batch,
+            _STAGE: stage,
+            _TARGET: target,
+            _PRIORITY: out.priority,
+            _MODE: out.delivery_mode,
+            _TIME_TO_LIVE: out.time_to_live,
+            _DELAY: out.delivery_delay,
+        }
+        properties = out.message.properties
+        for name in [name for name in properties if name.startswith(_BROKER_PROPERTIES)]:
+            properties[_KEPT_PREFIX + name] = properties[name]
+            del properties[name]
+        for name, value in fields.items():
+            if value is not None:
+                properties[name] = value
+        yield Outgoing(out.message)
 
 
 def _batch_of(marker: Message) -> int:
@@ -391,7 +431,7 @@ def check_sink(options: JmsOptions, schema: StructType, *, streaming: bool) -> N
     Raises:
         ConfigurationException: a column or option is not valid, or `exactlyOnce` cannot be kept.
     """
-    check_columns(schema.names, options.id_column, routed=options.destination is not None)
+    check_columns(schema, options.id_column, routed=options.destination is not None)
     if options.id_column is not None and options.exactly_once != "ids":
         raise ConfigurationException(
             f"jms: idColumn has no effect with exactlyOnce={options.exactly_once}",
@@ -416,23 +456,27 @@ def check_sink(options: JmsOptions, schema: StructType, *, streaming: bool) -> N
 class _Writer:
     """The common part of batch and stream writers."""
 
-    def __init__(self, options: JmsOptions) -> None:
+    def __init__(self, options: JmsOptions, schema: StructType) -> None:
         self.options = options
+        self.schema = schema
 
-    def write(self, iterator: Iterator[Any]) -> SentRows:
+    def write(self, iterator: Iterator[pa.RecordBatch] | Iterator[Row]) -> SentRows:
         context = TaskContext.get()
         assert context is not None
         options = self.options
         query = options.query_id or context.getLocalProperty(_QUERY_ID) or ""
         batch_text = context.getLocalProperty(_BATCH_ID)
         batch = options.batch_id if options.batch_id is not None else int(batch_text or -1)
+        batches = _batches(iterator, self.schema)
+        prefix = f"{query}:{batch}:{context.partitionId()}"
+        to_messages = batch_converter(options, self.schema, prefix)
         if options.exactly_once == "epoch":
             # attempt numbers start again with the driver: rows staged by a killed driver must not
             # be mistaken for rows of this one
             stage = f"{context.partitionId()}.{secrets.token_hex(8)}"
-            return SentRows(stage_rows(options, query, batch, stage, iterator), query, stage)
-        prefix = f"{query}:{batch}:{context.partitionId()}"
-        return SentRows(send_rows(options, iterator, row_converter(options, prefix)))
+            rows = stage_rows(options, query, batch, stage, batches, to_messages)
+            return SentRows(rows, query, stage)
+        return SentRows(send_rows(options, batches, to_messages))
 
     def _publish(self, messages: Messages, batch: int) -> None:
         staged = _staged(messages)
@@ -447,7 +491,7 @@ class _Writer:
             run_blocking(discard, self.options, staged[0].query, batch)
 
 
-class JmsStreamWriter(_Writer, DataSourceStreamWriter):
+class JmsStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """The sink of a streaming query."""
 
     def commit(self, messages: Messages, batchId: int) -> None:
@@ -457,7 +501,7 @@ class JmsStreamWriter(_Writer, DataSourceStreamWriter):
         self._discard(messages, batchId)
 
 
-class JmsBatchWriter(_Writer, DataSourceWriter):
+class JmsBatchWriter(_Writer, DataSourceArrowWriter):
     """The sink of a batch query, also inside foreachBatch."""
 
     def commit(self, messages: Messages) -> None:
@@ -472,23 +516,36 @@ def _staged(messages: Messages) -> list[SentRows]:
     return [m for m in messages if isinstance(m, SentRows) and m.stage]
 
 
-def row_converter(options: JmsOptions, prefix: str) -> RowConverter:
-    """Return what makes a message of a row and its number.
+def _batches(
+    rows: Iterator[pa.RecordBatch] | Iterator[Row], schema: StructType
+) -> Iterator[pa.RecordBatch]:
+    """Yield what a writer is called with as batches; without Spark it may be called with rows."""
+    for item in rows:
+        yield batch_of_rows([item], schema) if isinstance(item, Row) else item
+
+
+def batch_converter(options: JmsOptions, schema: StructType, prefix: str) -> BatchConverter:
+    """Return what makes messages of a batch and the number of its first row.
 
     With `exactly_once: ids` each message has an id by which brokers recognize repetitions: that of
     the column `idColumn`, or `prefix` with the row's number.
     """
-    if options.exactly_once != "ids":
-        return lambda _, row: to_message(row)
     column = options.id_column
-    if column is None:
-        return lambda number, row: to_message(row, RowId(prefix, number))
+    routed = options.destination is not None
+    columns = OutgoingColumns(schema, column, routed=routed)
+    is_identified = options.exactly_once == "ids"
 
-    def convert(number: int, row: Any) -> Outgoing:
-        if row[column] is None:
-            raise ConfigurationException(
-                f"jms: idColumn {column} is null in row {number}; each row needs an id"
-            )
-        return to_message(row, RowId(str(row[column])))
+    def convert(first: int, batch: pa.RecordBatch) -> Iterator[Outgoing]:
+        for number, (outgoing, row_id) in enumerate(columns.messages(batch), first):
+            if not is_identified:
+                yield outgoing
+            elif column is None:
+                yield with_id(outgoing, RowId(prefix, number))
+            elif row_id is None:
+                raise ConfigurationException(
+                    f"jms: idColumn {column} is null in row {number}; each row needs an id"
+                )
+            else:
+                yield with_id(outgoing, RowId(str(row_id)))
 
     return convert

@@ -81,7 +81,7 @@ from pyjms.spark.connections import (
 from pyjms.spark.drain import is_draining
 from pyjms.spark.files import sync_folder, write_atomically
 from pyjms.spark.offsets import BatchLimit, Offset, batch_limit, split_evenly
-from pyjms.spark.options import JmsOptions, check_starting_offset
+from pyjms.spark.options import JmsOptions, check_spool_options
 from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_schema, message_batch, new_columns
 from pyjms.wire.openwire.message_columns import MessageColumns
 
@@ -233,6 +233,7 @@ _SEGMENTS_FILE_NAME: Final = re.compile(r"rows-(\d{20})-(\d+)\.arrow")
 _ID_COLUMN: Final = "message_id"
 _ROWS_PER_BATCH: Final = 2000
 _ID_FILE: Final = "spool-id"
+_DESTINATION_FILE: Final = "spool-destination"
 
 
 class Segment(NamedTuple):
@@ -398,6 +399,26 @@ def spool_id(folder: Path) -> int | None:
         ) from None
 
 
+def check_destination(folder: Path, destination: str) -> None:
+    """Check that the messages in a spool are those of a destination; a new spool notes it.
+
+    Raises:
+        IllegalStateException: they are another's, and would be read as messages of this one.
+        OSError: the folder cannot be written.
+    """
+    path = folder / _DESTINATION_FILE
+    try:
+        known = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        write_atomically(path, destination)
+        return
+    if known != destination:
+        raise IllegalStateException(
+            f"The spool {folder} belongs to {known}, but this query reads {destination}",
+            hint="give each query its own folder",
+        )
+
+
 def read_rows(path: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows `start` to `stop` of a segment, counted from its first."""
     import pyarrow as pa
@@ -528,7 +549,7 @@ class Puller:
                 self._consumer = await self._session.create_durable_subscriber(
                     target, options.subscription, options.selector
                 )
-            elif target.is_topic:
+            elif any(one.is_topic for one in target.composite_destinations):
                 raise ConfigurationException(
                     f"jms: a stream from {target} would miss messages that are sent while it is "
                     "not running",
@@ -644,12 +665,13 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> Spool:
         if self._spool is None:
-            check_starting_offset(self._options)
+            check_spool_options(self._options)
             folder = Path(self._folder)
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._lock = SpoolLock(folder)
                 run_blocking(self._lock.acquire, _LOCK_TIMEOUT)
+                check_destination(folder, self._queue)
             except OSError as error:
                 raise not_writable(folder, error) from error
             self._spool = Spool(folder)

@@ -73,6 +73,9 @@ class Transport(Generic[C]):
             LocalProtocolError: the command cannot be written (a string is too long ...).
         """
 
+    runs_are_raw: bool = True
+    """Whether `oneway_run` takes only messages that were received, with their bytes."""
+
     @property
     def run_room(self) -> int:
         """The bytes that `oneway_run` may queue before it is congested; 0: it queues nothing."""

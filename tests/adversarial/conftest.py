@@ -6,5 +6,6 @@ from tests.kit.brokers.openwire_attacker import (
     serves,
     service,
 )
+from tests.kit.mqtt.client import mqtt, mqtt_broker
 from tests.kit.stomp.client import stomp, stomp_broker
 from tests.kit.tls import files, make_files, tls_broker

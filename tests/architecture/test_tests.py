@@ -28,7 +28,7 @@ from tests.kit.source_tree import FILES, ROOT, nodes, relative
 pytestmark = pytest.mark.xdist_group(SOURCE_TREE)
 
 SOURCES = sorted(p for top in ("tests", "benchmarks") for p in (ROOT / top).rglob("*.py"))
-OPTIONAL_PACKAGES = {"aiomqtt", "gmqtt", "paho", "proton", "psycopg", "pyspark"}
+OPTIONAL_PACKAGES = {"aiomqtt", "amqtt", "gmqtt", "paho", "proton", "psycopg", "pyspark"}
 ABSENT = re.compile(
     r"apt-get install|pip install"  # a server or an optional package, and where to get it
     r"|win32|POSIX|pseudo-terminals"  # what a platform does not have

@@ -70,6 +70,19 @@ def test_a_broker_needs_few_calls_a_message(client: str, broker: str, most: int)
     assert per_message(counts) <= most
 
 
+@pytest.mark.parametrize(("qos", "most"), [(0, 19), (1, 29), (2, 48)])
+def test_a_broker_needs_few_calls_an_mqtt_message(qos: int, most: int) -> None:
+    with ExitStack() as stack:
+        measured = Role(stack, "mqtt")
+        peer = Role(stack, f"qos {qos}", measured.first)
+        counts = []
+        for _ in range(3):
+            measured.ask()
+            peer.ask()
+            counts.append(int(measured.ask()))
+    assert per_message(counts) <= most
+
+
 @pytest.mark.parametrize(("client", "most"), [("template", 71), ("container", 152)])
 def test_a_client_needs_few_calls_a_message(client: str, most: int) -> None:
     with ExitStack() as stack:

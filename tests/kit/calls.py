@@ -4,8 +4,10 @@ A process counts, `python -m tests.kit.calls ROLE [URL]`, and is driven by the l
 
     broker      a broker without a store   a line: print the calls since the last line
     store       a broker with a store      the same
+    mqtt        a broker of MQTT clients   the same
     sender      a client, in bursts        a line: send and receive `MESSAGES`, then print a line
     requester   a client, one in flight    the same, each message when the last one has arrived
+    qos 0 to 2  two MQTT clients           the same, the one to the other
     template    a client                   a line: send `MESSAGES`, print the calls
     container   a client                   a line: send, handle and commit, print the handling's
 
@@ -20,10 +22,12 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from benchmarks import mqtt
 from pyjms.aio import (
     CachingConnectionFactory,
     ConnectionFactory,
@@ -75,7 +79,7 @@ async def _line() -> bool:
     return bool(await asyncio.to_thread(sys.stdin.readline))
 
 
-async def _broker(counter: CallCounter, folder: str | None) -> None:
+async def _broker(counter: CallCounter, folder: str | None, scheme: str = "tcp") -> None:
     counter.watch()
     counter.is_counting = True
     service = (
@@ -83,7 +87,7 @@ async def _broker(counter: CallCounter, folder: str | None) -> None:
         if folder is None
         else BrokerService("calls", data_directory=Path(folder))
     )
-    connector = service.add_connector("tcp://127.0.0.1:0")
+    connector = service.add_connector(f"{scheme}://127.0.0.1:0")
     async with service:
         print(connector.connect_uri.split("?")[0], flush=True)
         while await _line():
@@ -126,6 +130,21 @@ async def _client(url: str, burst: int, *, persistent: bool) -> None:
             if not await _line():
                 return
             messages = MESSAGES
+
+
+async def _mqtt_clients(url: str, qos: int) -> None:
+    port = int(url.rpartition(":")[2])
+    subscriber, publisher = (mqtt.connect(port, name) for name in (b"subscriber", b"publisher"))
+    mqtt.subscribe(subscriber, qos)
+    messages = _WARM
+    while True:
+        receiving = asyncio.create_task(asyncio.to_thread(mqtt.receive, subscriber, qos, messages))
+        await asyncio.to_thread(mqtt.publish, publisher, qos, messages)
+        await receiving
+        print("done", flush=True)
+        if not await _line():
+            return
+        messages = MESSAGES
 
 
 def _template(url: str) -> JmsTemplate:
@@ -191,9 +210,11 @@ def main(role: str, url: str = "") -> None:
         roles: dict[str, Callable[[], Awaitable[None]]] = {
             "broker": lambda: _broker(counter, None),
             "store": lambda: _broker(counter, folder),
+            "mqtt": lambda: _broker(counter, None, "mqtt"),
             "burst": lambda: _client(url, _BURST, persistent=False),
             "one in flight": lambda: _client(url, 1, persistent=False),
             "persistent": lambda: _client(url, 1, persistent=True),
+            **{f"qos {qos}": partial(_mqtt_clients, url, qos) for qos in range(3)},
             "template": lambda: _send(url, counter),
             "container": lambda: _handle(url, counter),
         }

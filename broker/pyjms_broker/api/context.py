@@ -53,6 +53,9 @@ class ClientConnection(Protocol):
             LocalProtocolError: the client's connection cannot carry it, and remains usable.
         """
 
+    runs_are_raw: bool
+    """Whether `dispatch_run` takes only messages that were received from clients of OpenWire."""
+
     @property
     def run_room(self) -> int:
         """The bytes that `dispatch_run` may send now; 0: each message needs `dispatch`."""

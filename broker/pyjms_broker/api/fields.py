@@ -154,6 +154,7 @@ _ALL_TEXTS: Final = attrgetter(
 )
 _NO_TEXTS: Final = (None,) * len(_TEXTS)
 """What `_ALL_TEXTS` returns for most messages of other protocols."""
+_LATEST: Final = 1 << 63
 _NUMBERS: Final = (
     ("JMSPriority", attrgetter("priority"), 8),
     ("JMSXGroupSeq", attrgetter("group_sequence"), 32),
@@ -161,6 +162,19 @@ _NUMBERS: Final = (
     ("JMSExpiration", attrgetter("expiration"), 64),
     ("JMSTimestamp", attrgetter("timestamp"), 64),
 )
+
+
+def needs_no_check(message: ActiveMQMessage, largest: int) -> bool:
+    """Return whether a message to a known destination has nothing that `check_message` refuses."""
+    return (
+        len(message.content or b"") + len(message.marshalled_properties or b"") <= largest
+        and _ALL_TEXTS(message) == _NO_TEXTS
+        and message.reply_to is None
+        and message.original_destination is None
+        and 0 <= message.timestamp < _LATEST
+        and 0 <= message.expiration < _LATEST
+        and message.redelivery_counter == message.group_sequence == 0
+    )
 
 
 def check_message(message: ActiveMQMessage, largest: int) -> None:

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 F = TypeVar("F")
 O = TypeVar("O", bound="ClientOptions")  # noqa: E741 - options
 
-_MOST_UNREAD: Final = HIGH_WATER + 64 * 1024
-"""Bytes that are queued for a client at most while its input is handled."""
+_MOST_UNREAD: Final = 64 * 1024
+"""Bytes of answers for a client that does not read, on top of what was queued before."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,7 @@ class ClientSession(Transport[Command], Generic[F]):
         self.is_paused = False
         """Whether the broker wants nothing to be read from the client for now."""
         self._draining: BackgroundTask | None = None
+        self._most_queued = 0
 
     async def start(self) -> None:
         """Start, and wait until the client has identified itself."""
@@ -203,8 +204,16 @@ class ClientSession(Transport[Command], Generic[F]):
         self.limit_unread()
 
     def limit_unread(self) -> None:
-        """Read no further for now if the client does not read what it is answered."""
-        if self._draining is None and (self._tcp.queued_bytes or 0) > _MOST_UNREAD:
+        """Read no further for now if the client does not read what it is answered.
+
+        Since it is congested, the broker sends it no messages: what is added are answers.
+        """
+        queued = self._tcp.queued_bytes or 0
+        if queued <= HIGH_WATER:
+            self._most_queued = 0
+        elif not self._most_queued:
+            self._most_queued = queued + _MOST_UNREAD
+        elif self._draining is None and queued > self._most_queued:
             self._tcp.pause_reading()
             name = f"broker {self.remote_address} waits for the client to read"
             self._draining = spawn(self._wait_until_drained, name=name)

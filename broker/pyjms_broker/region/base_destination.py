@@ -25,7 +25,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
-from pyjms_broker.api.fields import check_message
+from pyjms_broker.api.fields import check_message, needs_no_check
 from pyjms_broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
@@ -176,15 +176,20 @@ class BaseDestination(RegionDestination):
         audit, run = self._audit, list[MessageReference]()
         for message in messages:
             raw, message_id = message.raw, message.message_id
+            if raw is None:  # of a client of another protocol
+                length = len(message.content or b"") + len(message.marshalled_properties or b"")
+                is_checked = needs_no_check(message, context.largest_message)
+            else:
+                length = len(raw)
+                is_checked = length <= context.unchecked_size
             if (
-                raw is None
-                or len(raw) > context.unchecked_size
+                not is_checked
                 or message_id is None
                 or message_id.broker_sequence_id
                 or 0 < message.expiration < now
                 or (is_stored and message.persistent)
                 or (message.priority not in USUAL_PRIORITIES and not self._has_checked_priority)
-                or size + len(raw) >= free
+                or size + length >= free
                 # found as well by `send`, which also makes the audit
                 or (self._is_audited if audit is None else audit.is_duplicate(message_id))
             ):

@@ -510,13 +510,20 @@ class AbstractSubscription(Subscription):
             return 0
         room, now = connection.run_room, _clock.time_ms()
         consumer_id, run = self.consumer_id, list[MessageDispatch]()
+        are_raw = connection.runs_are_raw
         for reference in references:
             message = reference.cached
-            raw = None if message is None else message.raw
-            if message is None or raw is None or message.target_consumer_id is not None:
+            if message is None or message.target_consumer_id is not None:
                 break
-            room -= len(raw) + _FRAME_SPACE
-            if room < 0 or len(run) == most or len(raw) > LARGE_FRAME:
+            raw, size = message.raw, _FRAME_SPACE
+            if raw is not None:
+                size += len(raw)
+            elif are_raw:
+                break
+            else:
+                size += len(message.content or b"") + len(message.marshalled_properties or b"")
+            room -= size
+            if room < 0 or len(run) == most or size > LARGE_FRAME:
                 break
             if reference.group_id is not None or reference.destination.reports_dispatched:
                 break

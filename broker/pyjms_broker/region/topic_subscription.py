@@ -156,7 +156,8 @@ class TopicSubscription(AbstractSubscription):
     def recover_kept(self) -> None:
         for topic in cast("list[Topic]", self.destinations):
             for reference in topic.kept_for(self):
-                self.add(reference)
+                if reference not in self._pending:  # it would be counted twice
+                    self.add(reference)
 
     def _update_spooling(self) -> None:
         """Notify the topics whether their messages need space in the temp store."""

@@ -1,4 +1,4 @@
-"""What docs/spark.md says in code, tables and lists of names is so. No Spark is started."""
+"""What the pages about Spark say in code, tables and lists of names is so. No Spark is started."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.types import StructType
+
 from pyjms.settings import load_settings
 from pyjms.spark import Pipeline, find_pipelines, journal
 from pyjms.spark.checkpoint import checkpoint_parts
 from pyjms.spark.checks import collect_pipelines
-from pyjms.spark.options import OPTIONS, SINK_ONLY, SOURCE_ONLY, read_options
-from pyjms.spark.rows import check_columns
+from pyjms.spark.options import BODY_SCHEMA, OPTIONS, read_options
+from pyjms.spark.outgoing import check_columns
 from pyjms.spark.run import RUNNER_CONF
 from pyjms.spark.session import DEFAULT_CONF
 
-TEXT = (Path(__file__).resolve().parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGES = ("spark.md", "spark-streams.md", "spark-operation.md")
+TEXT = "\n".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
 BLOCKS: list[str] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 CODE = re.compile(r"`([^`]+)`")
 
@@ -105,11 +109,14 @@ def test_the_writes_of_the_formats_have_options_and_columns_that_are_known() -> 
     exec(compile(block("writeStream"), "formats.py", "exec"), {"spark": spark})
     batch, source, stream = spark.ends
     assert {end.kind for end in spark.ends} == {"jms"}
-    assert read_options(source.given, "source").destination == "orders"
+    assert read_options(source.given, "stream").destination == "orders"
     for end, exactly in ((batch, "ids"), (stream, "epoch")):
         options = read_options(end.given, "sink")
         assert options.exactly_once == exactly
-        check_columns(end.columns, options.id_column, routed=True)
+        columns = StructType()
+        for name in end.columns:
+            columns.add(name, "string")
+        check_columns(columns, options.id_column, routed=True)
 
 
 def test_the_journal_is_read_with_known_options() -> None:
@@ -124,9 +131,8 @@ def test_the_tables_of_options_name_all_of_them_and_no_other() -> None:
     named = {name: row[1] for row in rows for name in CODE.findall(row[0])}
     for name in ("load", "save"):
         del named[name]
-    roles = {SOURCE_ONLY: "source", SINK_ONLY: "sink"}
-    known = {o.spelling: roles.get(o.role, "both") for o in OPTIONS.values()}
-    for name in ("path", "checkpointLocation"):  # other words, and Spark's own
+    known = {o.spelling: o.users for o in OPTIONS.values()}
+    for name in ("path", "checkpointLocation", BODY_SCHEMA):  # other words, Spark's, pipelines'
         del known[name]
     assert named == known
     journals = {name for row in table("Options of `jms-journal`") for name in CODE.findall(row[0])}

@@ -1,4 +1,8 @@
-"""What programs use: paho-mqtt, aiomqtt, gmqtt, and Debian's mosquitto_pub and mosquitto_sub."""
+"""What programs use: paho-mqtt, aiomqtt, gmqtt, amqtt, and Debian's mosquitto_pub and mosquitto_sub.
+
+amqtt requires one version of websockets, so that it is tested where it has been installed with
+`pip install --no-deps`.
+"""
 
 from __future__ import annotations
 
@@ -104,6 +108,19 @@ async def test_gmqtt(mqtt: MqttBroker, version: str) -> None:
             client.publish(topic, payload, qos=qos)
         assert sorted([await found.get() for _ in SENT], key=lambda each: each[2]) == SENT
     await client.disconnect()
+
+
+async def test_amqtt(mqtt: MqttBroker) -> None:
+    amqtt = pytest.importorskip("amqtt.client", reason="no amqtt: pip install --no-deps amqtt")
+    client = amqtt.MQTTClient(config={"auto_reconnect": False})
+    async with asyncio.timeout(WAIT):
+        await client.connect(f"mqtt://127.0.0.1:{mqtt.port}/")
+        await client.subscribe([("a/#", 2)])
+        for topic, payload, qos in SENT:
+            await client.publish(topic, payload, qos)
+        found = [await client.deliver_message() for _ in SENT]
+        assert [(each.topic, bytes(each.data), each.qos) for each in found] == SENT
+        await client.disconnect()
 
 
 async def test_mosquitto(mqtt: MqttBroker) -> None:

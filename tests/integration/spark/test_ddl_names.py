@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.checks import _TYPES, ddl_problems
-from pyjms.spark.parsing import ddl_type
+from pyjms.spark.parsing import body_schema
 
 ARGUMENTS = {
     "ARRAY": "<INT>",
@@ -32,17 +32,17 @@ WRONG = ("INT", "a STRINGS", "a ARRAY<MAP<STRING, INTT>>", "a INT, b", "a struct
 
 @pytest.mark.parametrize("name", sorted(_TYPES))
 def test_spark_has_every_type_of_the_list(spark: SparkSession, name: str) -> None:
-    ddl_type(f"x {name}{ARGUMENTS.get(name, '')}")
+    body_schema(f"x {name}{ARGUMENTS.get(name, '')}", is_quiet=False)
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_spark_reads_what_is_let_through(spark: SparkSession, text: str) -> None:
     assert ddl_problems(text) == []
-    ddl_type(text)
+    body_schema(text, is_quiet=False)
 
 
 @pytest.mark.parametrize("text", WRONG)
 def test_spark_reads_nothing_that_is_refused(spark: SparkSession, text: str) -> None:
     assert ddl_problems(text)
     with pytest.raises((ConfigurationException, AssertionError)):
-        ddl_type(text)
+        body_schema(text, is_quiet=False)

@@ -12,8 +12,10 @@ from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.message import TextMessage
 from pyjms.spark.connections import close_connections, run_blocking
 from pyjms.spark.options import JmsOptions
-from pyjms.spark.sink import discard, publish, stage_rows
+from pyjms.spark.sink import discard, publish
 from tests.kit.spark.brokers import SparkBroker
+from tests.kit.spark.rows import stage_rows
+from tests.kit.values import present
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def test_headers_and_routes_survive_the_stage(broker: SparkBroker, options: JmsO
 def test_orders_to_a_broker_wait_for_the_publication(
     broker: SparkBroker, options: JmsOptions
 ) -> None:
-    row = Row(text="x", properties={"_AMQ_DUPL_ID": "one", "k": "v"}, delay=2.5)
+    row = Row(text="x", properties={"_AMQ_DUPL_ID": "one", "AMQ_SCHEDULED_CRON": "", "k": "v"})
     for attempt in ("killed", "again"):  # as a stage would drop it: it has that id already
         assert stage_rows(options, "q", 0, attempt, iter([row])) == 1
     run_blocking(publish, options, "q", 0, {"again": 1}, 2.0)
@@ -89,8 +91,21 @@ def test_orders_to_a_broker_wait_for_the_publication(
         message = session.create_consumer(session.create_queue("OUT")).receive(5)
     assert message is not None
     assert dict(message.properties) == {
-        "_AMQ_DUPL_ID": "one", "k": "v", "AMQ_SCHEDULED_DELAY": 2500,
+        "_AMQ_DUPL_ID": "one", "AMQ_SCHEDULED_CRON": "", "k": "v",
     }  # fmt: skip
+
+
+def test_a_delivery_is_delayed_from_the_publication_on(
+    broker: SparkBroker, options: JmsOptions
+) -> None:
+    broker.attributes["scheduler_support"] = True
+    broker.stop()
+    broker.start()
+    stage_rows(options, "q", 0, "a", [Row(text="late", delivery_delay=3600.0)])
+    run_blocking(publish, options, "q", 0, {"a": 1})
+    assert broker.count("OUT") == 0
+    [job] = present(broker.service.stores.job_store).scheduler().jobs()
+    assert job.delay == 3_600_000
 
 
 def test_a_failed_batch_leaves_nothing(broker: SparkBroker, options: JmsOptions) -> None:

@@ -9,8 +9,8 @@ from pyspark.sql import Row
 
 from pyjms.spark.connections import close_connections, run_blocking
 from pyjms.spark.options import JmsOptions
-from pyjms.spark.sink import row_converter, send_rows
 from tests.kit.spark.brokers import SparkBroker
+from tests.kit.spark.rows import send_rows
 from tests.kit.values import present
 
 TEXTS = [f"m{number}" for number in range(100)]
@@ -25,7 +25,7 @@ def _connections() -> Iterator[None]:
 def send(broker: SparkBroker, texts: Sequence[str], id_column: str | None) -> None:
     """Send rows as the task of one partition of one batch does."""
     options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column=id_column)
-    send_rows(options, [Row(text=text, id=text) for text in texts], row_converter(options, "q:0:0"))
+    send_rows(options, [Row(text=text, id=text) for text in texts])
 
 
 def restart(broker: SparkBroker) -> None:
@@ -68,7 +68,7 @@ def test_a_partition_that_broke_off_is_sent_whole(broker: SparkBroker) -> None:
 
     options = JmsOptions(broker.url, "OUT", exactly_once="ids")
     with pytest.raises(BrokenOff):
-        send_rows(options, rows(), row_converter(options, "q:0:0"))
+        send_rows(options, rows())
     send(broker, TEXTS, None)
     assert broker.texts("OUT") == TEXTS
 
@@ -88,9 +88,12 @@ def test_a_delay_is_kept_by_the_broker(broker: SparkBroker) -> None:
     broker.attributes["scheduler_support"] = True
     restart(broker)
     options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column="id")
-    rows = [Row(text="late", id="1", delay=3600.0), Row(text="now", id="2", delay=None)]
+    rows = [
+        Row(text="late", id="1", delivery_delay=3600.0),
+        Row(text="now", id="2", delivery_delay=None),
+    ]
     for _ in range(2):
-        send_rows(options, rows, row_converter(options, "q:0:0"))
+        send_rows(options, rows)
     assert broker.texts("OUT") == ["now"]
     [job] = present(broker.service.stores.job_store).scheduler().jobs()
     assert job.delay == 3_600_000

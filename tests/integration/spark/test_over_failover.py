@@ -14,12 +14,13 @@ from pyjms.client.factory import ConnectionFactory
 from pyjms.spark.connections import close_connections, run_blocking
 from pyjms.spark.offsets import BatchLimit
 from pyjms.spark.options import JmsOptions
-from pyjms.spark.sink import publish, stage_rows
+from pyjms.spark.sink import publish
 from pyjms.spark.spool import Puller, Spool
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.failures.cut_transfers import FAST, POINTS, texts
 from tests.kit.failures.cutting_proxy import TO_BROKER, TO_CLIENT, CuttingProxy, cutting_proxy
+from tests.kit.spark.rows import stage_rows
 from tests.kit.waiting import LONGEST_WAIT
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])

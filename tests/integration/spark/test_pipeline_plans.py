@@ -73,7 +73,7 @@ def reads_another(frame: DataFrame) -> DataFrame:
         ),
         (
             {"function": lambda f: f.select(F.lit("x").alias("text"), F.lit(1).alias("properties"))},
-            "Pipeline p: the column properties of its result is not a map",
+            "Pipeline p: the column properties of its result is neither a map nor a struct",
         ),
         (
             {"function": lambda f: f.groupBy("a").count()},
@@ -82,16 +82,17 @@ def reads_another(frame: DataFrame) -> DataFrame:
         ({"function": lambda f: f.select("b")}, "Pipeline p: Spark cannot run it: [UNRESOLVED_COLUMN"),
         ({"sql": "SELEC a FROM messages"}, "Pipeline p: Spark cannot run it: "),
         ({"sql": "SELECT a FROM messages", "schema": "a NO"}, "Pipeline p: schema is not valid DDL: "),
+        ({"sql": "SELECT a FROM messages", "schema": "jms INT"}, "Pipeline p: schema has a field jms, which is the name"),
         (
             {"sql": "SELECT a FROM messages", "options": {"sink.selector": "x"}},
-            "Pipeline p: jms: option selector is for a source, but this is a sink",
+            "Pipeline p: jms: option selector has no effect in a sink (remove it: it is for batch, stream)",
         ),
         (
             {"function": lambda f: f.select("a"), "exactly_once": "ids", "id_column": "b"},
             "Pipeline p: Spark cannot run it: [UNRESOLVED_COLUMN",
         ),
     ],
-    ids=map(str, range(12)),
+    ids=map(str, range(13)),
 )  # fmt: skip
 def test_it_is_refused_with_a_sentence(
     refused: Refused, values: dict[str, Any], sentence: str

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -94,7 +94,7 @@ def test_good_rows_and_bad_messages_go_their_ways(
     assert rows == [{"origin": "EWR", "delay": 7.5}, {"origin": "JFK", "delay": 9.0}]
     first, second = sorted(messages(broker, "BAD"), key=lambda m: m.correlation_id or "")
     assert first.text == "{broken"
-    assert first.properties["dlqDeliveryFailureCause"] == "the body is not a JSON object"
+    assert first.properties["dlqDeliveryFailureCause"].startswith("the body: Invalid JSON: ")
     assert first.properties["PyJMSPipeline"] == "late"
     assert second.data == b"\xff\x00"
     assert (second.correlation_id, second.type, second.properties["n"]) == ("c", "t", "7")
@@ -187,6 +187,50 @@ def test_sql_pipelines_read_the_view_messages_and_choose_columns_of_a_message(
     assert dict(message.properties) == {"late": "yes"}
     assert broker.count("OUT") == 0
     assert not spark.catalog.tableExists("messages")
+
+
+class Upper(BaseModel):
+    origin: str
+
+    @field_validator("origin")
+    @classmethod
+    def upper(cls, origin: str) -> str:
+        if origin == "none":
+            raise ValueError("there is no origin")
+        return origin.upper()
+
+
+def test_validators_of_a_model_run_in_the_source(
+    broker: SparkBroker, run: Callable[..., Any]
+) -> None:
+    pipeline = Pipeline(
+        name="upper", function=lambda m: m.select("origin"), source="IN", sink="OUT",
+        dead_letter="BAD", schema=Upper,
+    )  # fmt: skip
+    broker.send("IN", ['{"origin": "jfk"}', '{"origin": "none"}'])
+    run(pipeline)
+    assert broker.texts("OUT") == ['{"origin":"JFK"}']
+    (bad,) = messages(broker, "BAD")
+    assert bad.properties["dlqDeliveryFailureCause"] == "origin: Value error, there is no origin"
+
+
+def test_types_that_only_spark_reads_are_columns_too(
+    broker: SparkBroker, run: Callable[..., Any]
+) -> None:
+    schema = "a VARIANT, b DECIMAL(3,2), c STRING COLLATE UTF8_LCASE, e BINARY NOT NULL"
+    sql = "SELECT to_json(a) AS a, b, c, cast(e AS STRING) AS e FROM messages"
+    bodies = ['{"a": {"x": [1.10, "1.10", "{"]}, "b": 1.10, "c": "{A", "e": "aGk="}',
+              '{"b": 1.101, "e": "aGk="}', '{"a": 1}', '{"e": 1234}']  # fmt: skip
+    broker.send("IN", bodies)
+    run(Pipeline(name="native", sql=sql, source="IN", sink="OUT", dead_letter="BAD", schema=schema))
+    (row,) = map(json.loads, broker.texts("OUT"))
+    assert row == {"a": '{"x":[1.1,"1.10","{"]}', "b": 1.10, "c": "{A", "e": "hi"}
+    reasons = [m.properties["dlqDeliveryFailureCause"] for m in messages(broker, "BAD")]
+    assert sorted(reasons) == [
+        "a, e: a value is not of the type in the schema",
+        "b: the number has more digits than decimal(3,2)",
+        "e is missing or null",
+    ]
 
 
 def test_two_sources_are_joined_and_both_have_dead_letters(
@@ -304,6 +348,20 @@ def test_a_parquet_folder_holds_each_batch_once(
     assert broker.texts("BAD") == ["bad"]
 
 
+def test_another_format_is_written_by_its_options(
+    broker: SparkBroker, run: Callable[..., Any], spark: SparkSession, tmp_path: Path
+) -> None:
+    pipeline = Pipeline(
+        name="table", sql="SELECT origin FROM messages", source="IN", schema="origin STRING",
+        sink="format:parquet", options={"sink.path": str(tmp_path / "table")},
+    )  # fmt: skip
+    for origin in ("JFK", "EWR"):
+        broker.send("IN", [flight(origin)])
+        run(pipeline)
+    rows = spark.read.parquet(str(tmp_path / "table")).collect()
+    assert sorted(row.origin for row in rows) == ["EWR", "JFK"]
+
+
 def test_a_bad_message_stops_the_pipeline_if_it_is_configured_so(
     broker: SparkBroker, run: Callable[..., Any]
 ) -> None:
@@ -322,7 +380,7 @@ def test_a_bad_message_stops_the_pipeline_if_it_is_configured_so(
         query = run(pipeline)
     assert query is None
     assert "Pipeline strict: message seq 2 (ID:" in str(caught.value)
-    assert "of queue://IN: origin is missing or null; dead_letter is `fail`" in str(caught.value)
+    assert "of queue://IN: origin: Field required; dead_letter is `fail`" in str(caught.value)
     assert broker.count("OUT") == 0
     assert broker.count("IN") == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,14 +13,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.jms.destination import Queue
+from pyjms.runtime import clock
 from pyjms.spark.connections import close_connections, run_blocking
 from pyjms.spark.drain import DRAIN_FILE
 from pyjms.spark.options import read_options
 from pyjms.spark.ranges import RangeStreamReader
-from pyjms.spark.source import BrowseReader, JmsStreamReader
+from pyjms.spark.source import BrowseReader, JmsStreamReader, RangeReader
 from pyjms.spark.spool import SpoolStreamReader
+from pyjms.sync.portal import call_on_loop, shared_loop
 from pyjms_broker.api.context import ConnectionContext
 from tests.kit.spark.brokers import SparkBroker
+from tests.kit.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +39,7 @@ def make(broker: SparkBroker) -> Iterator[Callable[..., Any]]:
 
     def reader(kind: Any = RangeStreamReader, **options: Any) -> Any:
         made.append(
-            kind(read_options({"url": broker.url, "destination": "IN", **options}, "source"))
+            kind(read_options({"url": broker.url, "destination": "IN", **options}, "stream"))
         )
         return made[-1]
 
@@ -77,10 +81,10 @@ def test_batches_obey_the_limit_and_are_repeated_unchanged(
     assert len(reader.partitions(start, one)) == 2
     rest = reader.latestOffset(one, ReadAllAvailable())
     assert texts_between(reader, one, rest) == ["m4", "m5", "m6", "m7", "m8", "m9"]
-    assert broker.count("IN") == 6  # what was finished is gone
+    run_blocking(until, lambda: broker.count("IN") == 6)  # removed beside the batch
     assert reader.latestOffset(rest, ReadAllAvailable()) == rest
     assert broker.count("IN") == 0
-    assert reader.reportLatestOffset() == rest
+    assert reader.reportLatestOffset() == {**rest, "backlog": 0}
 
 
 def test_the_planned_end_is_held_before_and_when_the_batch_is_read(
@@ -287,9 +291,9 @@ def test_a_broker_without_ranges_gets_the_spool(
     broker: SparkBroker, make: Callable[..., Any], tmp_path: Path, ranges: str
 ) -> None:
     broker.killer.ranges = ranges
-    with pytest.raises(ConfigurationException, match="this broker does not serve ranges"):
-        make(JmsStreamReader, mode="spool")
     broker.send("IN", ["a"])
+    with pytest.raises(ConfigurationException, match="this broker does not serve ranges, so"):
+        make(JmsStreamReader).initialOffset()
     reader = make(JmsStreamReader, spool=str(tmp_path / "spool"))
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
@@ -308,9 +312,183 @@ def test_a_broker_that_is_busy_is_not_taken_for_one_without_ranges(
     assert isinstance(reader._reader, RangeStreamReader)
 
 
+def rows_of_batch(broker: SparkBroker, kind: Any = RangeReader, **options: str) -> list[Any]:
+    given = {"url": broker.url, "destination": "IN", **options}
+    if kind is RangeReader:
+        given["mode"] = "ranges"
+    reader = kind(read_options(given, "batch"))
+    return [
+        row
+        for partition in reader.partitions()
+        for batch in pickle.loads(pickle.dumps(reader)).read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "abcde"),
+        ({"startingOffset": "4"}, "de"),
+        ({"endingOffset": "3"}, "ab"),
+        ({"startingOffset": "2", "endingOffset": "4", "partitions": "7"}, "bc"),
+        ({"startingOffset": "latest"}, ""),
+        ({"startingOffset": "99"}, ""),
+    ],
+)
+def test_a_batch_by_ranges_has_a_start_and_an_end(
+    broker: SparkBroker, options: dict[str, str], expected: str
+) -> None:
+    broker.send("IN", list("abcde"))
+    assert [row["text"] for row in rows_of_batch(broker, **options)] == list(expected)
+    assert broker.count("IN") == 5
+
+
+@pytest.mark.parametrize("kind", [RangeReader, BrowseReader])
+def test_a_batch_is_limited_by_the_times_of_its_messages(broker: SparkBroker, kind: Any) -> None:
+    broker.send("IN", ["a"])
+    between = rows_of_batch(broker)[0]["timestamp"].timestamp() * 1000 + 1
+    call_on_loop(shared_loop(), lambda: clock.sleep(0.005))
+    broker.send("IN", ["b"])
+    at = str(math.ceil(between))
+    assert [row["text"] for row in rows_of_batch(broker, kind, startingTimestamp=at)] == ["b"]
+    assert [row["text"] for row in rows_of_batch(broker, kind, endingTimestamp=at)] == ["a"]
+    later = {"startingTimestamp": "2099-01-01", "endingTimestamp": "2099-01-02T00:00:00Z"}
+    assert rows_of_batch(broker, kind, **later) == []
+
+
+def test_a_stream_begins_at_a_time(broker: SparkBroker, make: Callable[..., Any]) -> None:
+    broker.send("IN", ["a", "b"])
+    at = math.ceil(rows_of_batch(broker)[-1]["timestamp"].timestamp() * 1000) + 1
+    call_on_loop(shared_loop(), lambda: clock.sleep(0.005))
+    broker.send("IN", ["c"])
+    reader = make(startingTimestamp=str(at))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert texts_between(reader, start, end) == ["c"]
+    reader.stop()
+    late = make(startingTimestamp="2099-01-01")
+    assert late.initialOffset() == end
+
+
+@pytest.mark.parametrize("kind", [RangeReader, BrowseReader])
+def test_several_queues_are_one_frame_with_their_names(broker: SparkBroker, kind: Any) -> None:
+    broker.send("A.1", ["a"])
+    broker.send("B", ["b"])
+    rows = rows_of_batch(broker, kind, destination="queue://A.1,queue://B")
+    assert [(row["destination"], row["text"]) for row in rows] == [
+        ("queue://A.1", "a"),
+        ("queue://B", "b"),
+    ]
+
+
+def test_a_pattern_is_browsed(broker: SparkBroker) -> None:
+    for queue in ("A.1", "A.2", "B"):
+        broker.send(queue, [queue])
+    rows = rows_of_batch(broker, BrowseReader, destination="queue://A.>")
+    assert sorted(row["destination"] for row in rows) == ["queue://A.1", "queue://A.2"]
+    with pytest.raises(ConfigurationException, match="a pattern has no numbers"):
+        rows_of_batch(broker, destination="queue://A.>")
+
+
+@pytest.mark.parametrize("kind", [RangeReader, BrowseReader])
+def test_a_missing_queue_is_a_warning_or_an_error(
+    broker: SparkBroker, kind: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.send("IN", ["a"])
+    rows = rows_of_batch(broker, kind, destination="queue://IN,queue://MISSING")
+    assert [row["text"] for row in rows] == ["a"]
+    assert "there is no queue MISSING" in caplog.text
+    with pytest.raises(ConfigurationException, match="there is no queue GONE, MISSING"):
+        rows_of_batch(broker, kind, destination="GONE,IN,MISSING", failOnMissing="true")
+    names = {name.physical_name for name in broker.service.region_broker.destinations()}
+    assert names.isdisjoint({"MISSING", "GONE"})
+
+
+def test_a_batch_waits_for_its_least_number_of_messages_or_its_delay(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
+    broker.send("IN", ["a"])
+    reader = make(minMessagesPerTrigger="3", pollTimeout="10ms")
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(10)) == start
+    broker.send("IN", ["b", "c"])
+    end = reader.latestOffset(start, ReadMaxRows(10))
+    assert texts_between(reader, start, end) == ["a", "b", "c"]
+    broker.send("IN", ["d"])
+    assert reader.latestOffset(end, ReadMaxRows(10)) == end
+    reader.prepareForTriggerAvailableNow()
+    last = reader.latestOffset(end, ReadMaxRows(10))
+    assert texts_between(reader, end, last) == ["d"]
+    reader.stop()
+    hurried = make(minMessagesPerTrigger="3", maxTriggerDelay="0s")
+    broker.send("IN", ["e"])
+    then = hurried.latestOffset(last, ReadMaxRows(10))
+    assert texts_between(hurried, last, then) == ["e"]
+
+
+def test_progress_tells_how_many_wait_and_since_when(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
+    broker.send("IN", ["a", "b", "c"])
+    reader = make()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(1))
+    report = reader.reportLatestOffset()
+    assert (report["seq"], report["backlog"]) == (end["seq"] + 2, 2)
+    sent = rows_between(reader, end, {**end, "seq": end["seq"] + 1})[0]["timestamp"]
+    assert report["oldest"] == sent.isoformat(timespec="milliseconds")
+
+
+def test_a_failed_removal_is_reported_by_the_next_call(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
+    broker.send("IN", ["a", "b"])
+    old = make(owner="q")
+    start = old.initialOffset()
+    end = old.latestOffset(start, ReadMaxRows(1))
+    make(owner="q").initialOffset()  # replaces the lease
+    with pytest.raises(Exception, match="newer lease"):
+        for _ in range(2):
+            old.latestOffset(end, ReadMaxRows(1))
+
+
+def test_several_queues_and_topics_are_streamed_through_a_spool(
+    broker: SparkBroker, make: Callable[..., Any], tmp_path: Path
+) -> None:
+    spool = str(tmp_path / "spool")
+    for queue in ("A.1", "A.2", "B"):
+        broker.send(queue, [queue])
+    for destination in ("queue://A.1,queue://B", "queue://A.>"):
+        with pytest.raises(
+            ConfigurationException, match=r"option spool is missing: .* names several queues"
+        ):
+            make(JmsStreamReader, destination=destination)
+        with pytest.raises(ConfigurationException, match="cannot be read by ranges: only a single"):
+            make(destination=destination, mode="ranges")
+        reader = make(JmsStreamReader, destination=destination, spool=spool + destination[-1])
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        found = {row["destination"] for row in rows_between(reader, start, end)}
+        assert found == ({"queue://A.1", "queue://B"} if "," in destination else {"queue://A.2"})
+    with pytest.raises(ConfigurationException, match="topic://T is a topic, which has no ranges"):
+        make(JmsStreamReader, destination="topic://T", clientId="c", subscription="s")
+
+
+def test_a_spool_of_another_destination_is_refused(
+    broker: SparkBroker, make: Callable[..., Any], tmp_path: Path
+) -> None:
+    options = {"mode": "spool", "spool": str(tmp_path / "spool")}
+    first = make(JmsStreamReader, **options)
+    first.initialOffset()
+    first.stop()
+    with pytest.raises(IllegalStateException, match=r"belongs to queue://IN, but .* queue://OTHER"):
+        make(JmsStreamReader, destination="OTHER", **options).initialOffset()
+
+
 def test_a_queue_is_looked_at_a_page_at_a_time(broker: SparkBroker) -> None:
     broker.send("IN", [f"m{number}" for number in range(2500)])
-    reader = BrowseReader(read_options({"url": broker.url, "destination": "IN"}, "source"))
+    reader = BrowseReader(read_options({"url": broker.url, "destination": "IN"}, "batch"))
     (partition,) = reader.partitions()
     assert [batch.num_rows for batch in reader.read(partition)] == [2000, 500]
     half: Any = reader.read(partition)

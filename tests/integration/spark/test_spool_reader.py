@@ -52,7 +52,7 @@ def make(broker: Any, folder: Path) -> Iterator[Make]:
 
     def reader(**options: str) -> SpoolStreamReader:
         given = {"url": broker.url, "destination": "IN", "spool": str(folder), **options}
-        made.append(SpoolStreamReader(read_options(given, "source"), str(folder)))
+        made.append(SpoolStreamReader(read_options(given, "stream"), str(folder)))
         return made[-1]
 
     yield reader

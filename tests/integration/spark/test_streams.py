@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -53,7 +53,7 @@ def test_both_sources_give_the_same_columns_and_leave_nothing(
         body = session.create_map_message()
         body["a"] = 1
         producer.send(body, delivery_mode=DeliveryMode.NON_PERSISTENT)
-    options = {"mode": mode, "spool": str(tmp_path / "spool")}
+    options = {"mode": mode} | ({"spool": str(tmp_path / "spool")} if mode == "spool" else {})
     query = rows_of(spark, broker, tmp_path, f"columns_{mode}", **options)
     finished(query.trigger(availableNow=True).start())
     rows = spark.table(f"columns_{mode}").orderBy("seq").collect()
@@ -142,6 +142,22 @@ def test_batches_are_written_and_looked_at(spark: SparkSession, broker: SparkBro
     assert ranges.load("EMPTY").count() == 0
     assert broker.texts("OTHER") == ["b"]
     assert broker.texts("OUT") == ["a"]
+
+
+def test_a_view_in_sql_is_read_and_written_and_a_table_is_refused(
+    spark: SparkSession, broker: SparkBroker
+) -> None:
+    broker.send("OUT", ["zero"])
+    using = f"USING jms OPTIONS (url '{broker.url}', destination 'OUT')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders {using}")
+    assert [row.text for row in spark.sql("SELECT text FROM orders").collect()] == ["zero"]
+    spark.sql("INSERT INTO orders BY NAME SELECT 'one' AS text, CAST(7 AS TINYINT) AS priority")
+    copy = spark.table("orders").write.format("jms").option("url", broker.url)
+    copy.mode("append").save("COPY")
+    assert broker.texts("COPY") == ["zero", "one"]
+    assert broker.texts("OUT") == ["zero", "one"]
+    with pytest.raises(AnalysisException, match="CREATE TEMPORARY VIEW name USING jms"):
+        spark.sql(f"CREATE TABLE refused {using}")
 
 
 def forget_last_commit(folder: Path) -> None:

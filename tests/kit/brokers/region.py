@@ -131,6 +131,8 @@ class Client:
         if self.on_dispatch is not None:
             self.on_dispatch(dispatch)
 
+    runs_are_raw = True
+
     @property
     def run_room(self) -> int:
         return 1 << 20 if self.run_limit else 0

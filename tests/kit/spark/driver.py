@@ -36,11 +36,12 @@ def session(master: str = "local[2,4]") -> SparkSession:
 
 def start(spark: SparkSession, url: str, folder: Path, **how: str) -> StreamingQuery:
     sink = how.get("sink", "off")
+    mode = how.get("mode", "ranges")
+    spool = {} if mode == "ranges" else {"spool": how.get("spool", str(folder / "spool"))}
     rows = (
         spark.readStream.format("jms")
         .option("url", url)
-        .option("mode", how.get("mode", "ranges"))
-        .option("spool", how.get("spool", str(folder / "spool")))
+        .options(mode=mode, **spool)
         .option("partitions", "2")
         .option("failOnDataLoss", how.get("loss", "true"))
         .option("ackOn", how.get("ack", "finished"))

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("pyspark.sql.datasource")
 
 from pyspark.sql import Row
+from pyspark.sql.types import StructType
 
 from pyjms.jms.message import DUPLICATE_ID_PROPERTY
 from pyjms.spark import sink as writers
@@ -29,9 +30,10 @@ def ids_of(monkeypatch: pytest.MonkeyPatch, query: str, batch: str, partition: i
     )
     sent: list[str] = []
 
-    def send_rows(_options: object, rows: Iterator[Any], convert: Any) -> int:
-        for number, row in enumerate(rows):
-            sent.append(convert(number, row).message.properties[DUPLICATE_ID_PROPERTY])
+    def send_rows(_options: object, batches: Iterator[Any], convert: Any) -> int:
+        for rows in batches:
+            for outgoing in convert(len(sent), rows):
+                sent.append(outgoing.message.properties[DUPLICATE_ID_PROPERTY])
         return len(sent)
 
     monkeypatch.setattr(writers, "TaskContext", SimpleNamespace(get=lambda: context))
@@ -39,7 +41,8 @@ def ids_of(monkeypatch: pytest.MonkeyPatch, query: str, batch: str, partition: i
     options = read_options(
         {"url": "tcp://x:1", "destination": "q", "exactlyOnce": "ids", "mapOnly": "true"}, "sink"
     )
-    writers.JmsStreamWriter(options).write(iter([Row(text="a"), Row(text="b")]))
+    schema = StructType().add("text", "string")
+    writers.JmsStreamWriter(options, schema).write(iter([Row(text="a"), Row(text="b")]))
     return sent
 
 

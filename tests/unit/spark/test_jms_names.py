@@ -1,13 +1,15 @@
-"""JMS names in rows and options: duplicate ids, reply destinations, option names."""
+"""JMS names in rows and options: duplicate ids, prefetches."""
 
 from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("pyspark")
+
 from pyjms.client.messages import parse_message_id
-from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
+from pyjms.jms.destination import Queue
 from pyjms.spark.connections import with_paged_prefetch, without_prefetch
-from pyjms.spark.rows import RowId, to_message
+from pyjms.spark.outgoing import RowId
 
 
 def test_rows_of_a_partition_are_numbered_messages_of_one_producer() -> None:
@@ -41,18 +43,3 @@ def test_prefetches_go_into_the_options_unless_the_user_chose() -> None:
     }
     chosen = Queue("a?consumer.prefetchSize=5")
     assert with_paged_prefetch(chosen) is chosen
-
-
-@pytest.mark.parametrize(
-    ("name", "destination"),
-    [
-        ("a", Queue("a")),
-        ("topic://a", Topic("a")),
-        ("temp-queue://ID:a:1", TemporaryQueue("ID:a:1")),
-    ],
-)
-def test_answers_go_to_the_kind_of_destination_that_the_column_names(
-    name: str, destination: Destination
-) -> None:
-    row = pytest.importorskip("pyspark.sql").Row(text="x", reply_to=name)
-    assert to_message(row).message.reply_to == destination

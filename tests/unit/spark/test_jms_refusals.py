@@ -30,17 +30,17 @@ def test_a_spool_cannot_begin_elsewhere(tmp_path: Path, where: str) -> None:
     said = f"startingOffset {where} has no effect through a spool"
     given = {"url": URL, "destination": "IN", "startingOffset": where}
     with pytest.raises(ConfigurationException, match=said):
-        read_options({**given, "mode": "spool"}, "source")
+        read_options({**given, "mode": "spool"}, "stream")
     folder = tmp_path / "spool"
     for _ in range(2):
         with pytest.raises(ConfigurationException, match=said):
-            SpoolStreamReader(read_options(given, "source"), str(folder)).initialOffset()
+            SpoolStreamReader(read_options(given, "stream"), str(folder)).initialOffset()
     assert not folder.exists()
 
 
 def test_a_spool_may_say_that_it_begins_at_the_beginning(tmp_path: Path) -> None:
-    given = {"url": URL, "mode": "spool", "startingOffset": "Earliest", "owner": "me"}
-    options = read_options({**given, "destination": "IN"}, "source")
+    given = {"url": URL, "mode": "spool", "startingOffset": "Earliest"}
+    options = read_options({**given, "destination": "IN"}, "stream")
     reader = SpoolStreamReader(options, str(tmp_path))
     assert reader.initialOffset()["seq"] == 0
     reader.stop()
@@ -49,7 +49,7 @@ def test_a_spool_may_say_that_it_begins_at_the_beginning(tmp_path: Path) -> None
 @pytest.mark.parametrize("folder", ["s3a://key:pw@b/x", "hdfs://n/x", "file:///x"])
 def test_a_spool_is_not_a_uri(folder: str) -> None:
     with pytest.raises(ConfigurationException) as caught:
-        read_options({"url": URL, "spool": folder}, "source")
+        read_options({"url": URL, "spool": folder}, "stream")
     scheme = folder.partition(":")[0]
     assert f"jms: option spool is a URI ({scheme}:), but must be a path" in str(caught.value)
     assert "pw" not in str(caught.value)
@@ -57,7 +57,7 @@ def test_a_spool_is_not_a_uri(folder: str) -> None:
 
 @pytest.mark.parametrize("folder", ["/a/b", "a:b", "C:/x"])
 def test_a_spool_is_any_path(folder: str) -> None:
-    assert read_options({"url": URL, "spool": folder}, "source").spool == folder
+    assert read_options({"url": URL, "spool": folder}, "stream").spool == folder
 
 
 @pytest.mark.parametrize("level", [{}, {"exactlyOnce": "off"}, {"exactlyOnce": "epoch"}])

@@ -150,7 +150,7 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
         ),
         (
             [made("a", options={"sink.selector": "x"})],
-            "Pipeline a: jms: option selector is for a source, but this is a sink",
+            "Pipeline a: jms: option selector has no effect in a sink (remove it: it is for batch, stream)",
         ),
         (
             [made("a", schema="t TIMESTAMP, delay INTT")],

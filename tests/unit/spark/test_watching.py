@@ -165,7 +165,21 @@ class AnalysisException(Exception):
         (RuntimeError("[STREAM_FAILED] [CAST] x raise_error([USER_RAISED_EXCEPTION] Pipeline p: message seq %d (%s) of %s: %s; dead_letter is `fail`)"), FailureKind.BATCH, "STREAM_FAILED, CAST, USER_RAISED_EXCEPTION"),
         (RuntimeError("x: pyjms.spark.ranges.RangesRefused: IN is leased"), FailureKind.BROKER, "IN is leased"),
         (RuntimeError("x: pyjms.spark.ranges.LeaseReplaced: A newer lease of"), FailureKind.FINAL, "A newer lease of"),
-        (RuntimeError("ExecutorLostFailure (executor 1 exited)"), FailureKind.BROKER, "RuntimeError"),
+        (
+            RuntimeError("job: ExecutorLostFailure (executor 1 exited)\nbody"),
+            FailureKind.BROKER,
+            "ExecutorLostFailure (executor 1 exited)",
+        ),
+        (
+            RuntimeError("x: org.apache.spark.SparkException: Python worker failed to connect back.\nbody"),
+            FailureKind.BROKER,
+            "Python worker failed to connect back.",
+        ),
+        (
+            RuntimeError("Caused by: java.net.SocketTimeoutException: Accept timed out\nbody"),
+            FailureKind.BROKER,
+            "SocketTimeoutException: Accept timed out",
+        ),
         (RuntimeError("pyjms.errors.JMSSecurityException: wrong"), FailureKind.FINAL, "wrong"),
         (AnalysisException("[UNRESOLVED_COLUMN.WITH_SUGGESTION] a column `dely`"), FailureKind.FINAL, "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
         (ConfigurationException("bad", hint="do this"), FailureKind.FINAL, "bad (do this)"),

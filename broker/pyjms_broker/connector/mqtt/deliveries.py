@@ -27,6 +27,7 @@ from pyjms.wire.limits import LARGE_FRAME
 from pyjms.wire.mqtt import (
     MAX_SHORT_PACKET,
     PUBREL,
+    SHORT_ACKS,
     Filter,
     MqttFormat,
     Packet,
@@ -46,9 +47,10 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     message_size,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.connector.bodies import LATEST_BODY
 from pyjms_broker.connector.mqtt.messages import (
+    FREQUENT_DELIVERIES,
     delivery_of,
     payload_of,
     properties_of,
@@ -155,8 +157,8 @@ class Deliveries:
         self._held_size = 0
 
     # messages
-    def deliver(self, dispatch: MessageDispatch) -> None:
-        """Send a message, or let it wait.
+    def deliver(self, dispatch: MessageDispatch, out: bytearray | None = None) -> None:
+        """Send a message, or let it wait; short ones are appended to `out`, if it is there.
 
         Raises:
             ConnectionFailedException: the connection has ended.
@@ -166,19 +168,16 @@ class Deliveries:
         if consumer_id is None or message is None:
             return
         subscription = self.consumers.get(consumer_id.identity)
-        if subscription is not None:
-            self._deliver(subscription, dispatch, message)
-
-    def _deliver(
-        self, subscription: Subscription, dispatch: MessageDispatch, message: ActiveMQMessage
-    ) -> None:
+        if subscription is None:
+            return
         destination, message_id = dispatch.destination, message.message_id
         assert destination is not None
         assert message_id is not None
         if subscription.hides and is_hidden(destination):
             self.acknowledge_later(subscription, destination, message_id)
             return
-        qos, is_retained = delivery_of(message)
+        found = FREQUENT_DELIVERIES.get(message.marshalled_properties)
+        qos, is_retained = delivery_of(message) if found is None else found
         qos = min(qos, subscription.qos)
         flags, packet_id, former, state = qos << 1, 0, None, self._session.state
         if is_retained:
@@ -197,19 +196,25 @@ class Deliveries:
                 return
             flags |= _DUPLICATE
         packet = self._written(subscription, destination, message, flags, packet_id)
-        if packet is None:
-            self.acknowledge_later(subscription, destination, message_id)
-        elif not qos:
-            self._send(packet)
+        if packet is not None and qos == EXACTLY_ONCE and former is None and state.has_marks:
+            sent = Sent(subscription.key, message_id, qos, subscription, destination)
+            marked = state.add(packet_id, sent)
+            marked.then(lambda done: self._send_marked(packet, packet_id, sent, done))
+            return
+        if packet is not None:
+            if out is None:
+                self._send(packet)
+            elif type(packet) is bytes:
+                out += packet
+            else:
+                self._send(bytes(out))
+                out.clear()
+                self._send(packet)
+        if packet is None or not qos:
             self.acknowledge_later(subscription, destination, message_id)
         else:
             sent = Sent(subscription.key, message_id, qos, subscription, destination)
-            if qos == EXACTLY_ONCE and former is None and state.has_marks:
-                marked = state.add(packet_id, sent)
-                marked.then(lambda done: self._send_marked(packet, packet_id, sent, done))
-            else:
-                self._send(packet)
-                state.add(packet_id, sent)
+            state.add(packet_id, sent)
 
     def _written(
         self,
@@ -301,7 +306,7 @@ class Deliveries:
             assert message is not None
             self._held_size -= message_size(message)
             if not subscription.is_removed:
-                self._deliver(subscription, dispatch, message)
+                self.deliver(dispatch)
             if self._held:
                 self._held += held
                 return
@@ -355,17 +360,22 @@ class Deliveries:
     def release(self, packet_id: int, sent: Sent) -> None:
         """Acknowledge a message of QoS 2 after PUBREC, and answer PUBREL."""
         released = self._session.state.release(packet_id, sent)
-        if released.done:
-            self._on_released(packet_id, sent, released)
+        if released is COMPLETED:
+            self._acknowledge_released(sent)
+            self._send(SHORT_ACKS[PUBREL] + packet_id.to_bytes(2))
         else:
             released.then(lambda done: self._on_released(packet_id, sent, done))
 
     def _on_released(self, packet_id: int, sent: Sent, released: Completion) -> None:
+        if released.error is None:
+            self._acknowledge_released(sent)
+        self._session.answer_stored(PUBREL, packet_id, released)
+
+    def _acknowledge_released(self, sent: Sent) -> None:
         subscription, destination = sent.subscription, sent.destination
-        if released.error is None and subscription is not None and not subscription.is_removed:
+        if subscription is not None and not subscription.is_removed:
             assert destination is not None
             self.acknowledge_later(subscription, destination, sent.message_id)
-        self._session.answer_stored(PUBREL, packet_id, released)
 
 
 _POISON: Final = int(AckType.POISON)

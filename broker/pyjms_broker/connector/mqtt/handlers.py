@@ -58,6 +58,7 @@ from pyjms.wire.mqtt import (
     write_varint,
 )
 from pyjms.wire.openwire.commands import ConnectionInfo, ProducerInfo, SessionInfo
+from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.connector.client_session import State
 from pyjms_broker.connector.mqtt.state import EXACTLY_ONCE, MOST_RECEIVED
 from pyjms_broker.connector.mqtt.topics import shared_filter, unusable
@@ -247,12 +248,17 @@ def _is_new(session: MqttSession, packet_id: int) -> bool:
 
 def on_published(session: MqttSession, packet_id: int, qos: int) -> None:
     """Answer a message of QoS 1 or 2 that is stored."""
+    session.to_client(answer_to(session, packet_id, qos))
+
+
+def answer_to(session: MqttSession, packet_id: int, qos: int) -> bytes:
+    """Return the answer to a message of QoS 1 or 2 that is stored."""
     kind = PUBACK
     if qos == EXACTLY_ONCE:
         kind, received = PUBREC, session.state.received
         if packet_id in received:
             received[packet_id] = None
-    session.to_client(SHORT_ACKS[kind] + packet_id.to_bytes(2))
+    return SHORT_ACKS[kind] + packet_id.to_bytes(2)
 
 
 def on_refused(session: MqttSession, packet_id: int, qos: int, code: int, text: str) -> None:
@@ -294,7 +300,10 @@ def on_ack(session: MqttSession, packet: Ack) -> None:
     if kind == PUBREL:
         code = SUCCESS if packet_id in state.received or not is_v5 else ID_NOT_FOUND
         released = state.release_received(packet_id)
-        released.then(lambda done: session.answer_stored(PUBCOMP, packet_id, done, code))
+        if released is COMPLETED and not code:
+            session.to_client(SHORT_ACKS[PUBCOMP] + packet_id.to_bytes(2))
+        else:
+            released.then(lambda done: session.answer_stored(PUBCOMP, packet_id, done, code))
         return
     sent, deliveries = state.sent.get(packet_id), session.deliveries
     is_live = sent is not None and (sent.subscription is not None or sent.is_released)

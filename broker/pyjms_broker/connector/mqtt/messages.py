@@ -32,6 +32,7 @@ from pyjms.wire.openwire.commands import (
     ActiveMQObjectMessage,
     ActiveMQStreamMessage,
     ActiveMQTextMessage,
+    MessageId,
 )
 from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
 from pyjms_broker.connector.bodies import LATEST_BODY
@@ -73,7 +74,7 @@ _SENT: Final = tuple(
     for qos in range(3)
 )
 """The properties of messages of MQTT clients, by QoS and RETAIN."""
-_FOUND: Final[dict[bytes | None, Delivery]] = {
+FREQUENT_DELIVERIES: Final[dict[bytes | None, Delivery]] = {
     **{encode_map({_QOS: qos}): Delivery(qos) for qos in range(3)},
     **{
         encode_map({_QOS: qos, _WAS_RETAIN: True, _RETAINED: True}): Delivery(qos, True)
@@ -84,19 +85,24 @@ _FOUND: Final[dict[bytes | None, Delivery]] = {
 
 
 def to_message(
-    packet: Publish, destination: Destination, strategy: DefaultSubscriptions
+    packet: Publish,
+    destination: Destination,
+    strategy: DefaultSubscriptions,
+    message_id: MessageId,
+    now: int,
 ) -> ActiveMQMessage:
-    """Return the message of a PUBLISH, without ids.
+    """Return the message of a PUBLISH, sent at `now` (ms) by the producer of its id.
 
     Raises:
         MessageFormatException: the payload is not the text that it says it is, or the response
             topic is wrong.
     """
-    message = ActiveMQBytesMessage(None, destination, content=packet.payload)
-    message.priority = _DEFAULT_PRIORITY
-    message.timestamp = _clock.time_ms()
-    message.persistent = packet.qos > 0
-    message.marshalled_properties = _SENT[packet.qos][packet.retain]
+    qos = packet.qos
+    message = ActiveMQBytesMessage(
+        message_id.producer_id, destination, None, None, message_id, persistent=qos > 0,
+        priority=_DEFAULT_PRIORITY, timestamp=now, content=packet.payload,
+        marshalled_properties=_SENT[qos][packet.retain],
+    )  # fmt: skip
     return _with_properties(message, packet, strategy) if packet.properties else message
 
 
@@ -142,8 +148,8 @@ def _as_text_message(message: ActiveMQMessage) -> ActiveMQMessage:
     except UnicodeDecodeError as error:
         raise MessageFormatException("The payload is not UTF-8") from error
     return ActiveMQTextMessage(
-        None, message.destination, content=content, priority=message.priority,
-        timestamp=message.timestamp, persistent=message.persistent,
+        message.producer_id, message.destination, None, None, message.message_id, content=content,
+        priority=message.priority, timestamp=message.timestamp, persistent=message.persistent,
     )  # fmt: skip
 
 
@@ -160,7 +166,7 @@ def properties_of(message: ActiveMQMessage, strategy: DefaultSubscriptions) -> P
     if message.correlation_id is not None:
         found["correlation_data"] = message.correlation_id.encode("utf-8", "replace")
     marshalled = message.marshalled_properties
-    if not marshalled or marshalled in _FOUND or len(marshalled) > _MAXIMUM_PROPERTIES:
+    if not marshalled or marshalled in FREQUENT_DELIVERIES or len(marshalled) > _MAXIMUM_PROPERTIES:
         return found
     try:
         values = message.properties
@@ -205,7 +211,7 @@ def delivery_of(message: ActiveMQMessage) -> Delivery:
     A persistent message of a JMS client has QoS 1, any other one QoS 0. (mqtt-connector M80)
     """
     properties = message.marshalled_properties
-    found = _FOUND.get(properties)
+    found = FREQUENT_DELIVERIES.get(properties)
     if found is not None:
         return found
     if not properties or len(properties) > _MAXIMUM_PROPERTIES:

@@ -28,19 +28,21 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyjms.errors import (
     ConnectionFailedException,
     JMSException,
+    LocalProtocolError,
     MessageFormatException,
 )
 from pyjms.jms.destination import Topic
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
+from pyjms.transport.tcp import HIGH_WATER
 from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.mqtt import (
     BAD_CLIENT_ID,
@@ -92,7 +94,7 @@ from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.connector.client_session import Accepted, ClientSession, State
 from pyjms_broker.connector.mqtt.deliveries import Deliveries, Subscription
-from pyjms_broker.connector.mqtt.handlers import HANDLERS, on_published, on_refused
+from pyjms_broker.connector.mqtt.handlers import HANDLERS, answer_to, on_published, on_refused
 from pyjms_broker.connector.mqtt.messages import to_message
 from pyjms_broker.connector.mqtt.state import EXACTLY_ONCE, NEVER_EXPIRES, SessionState
 from pyjms_broker.connector.mqtt.topics import STRATEGIES
@@ -112,6 +114,8 @@ _ENDING: Final = (State.DISCONNECTING, State.CLOSED)
 _MOST_DESTINATIONS: Final = 200
 """The maximum number of topics of a session whose destinations are kept."""
 _LONGEST_CACHED: Final = 200
+_MOST_PENDING: Final = 1000
+"""The messages that may wait for a subscription to which retained ones are sent again."""
 _MAXIMUM_TEXT: Final = 1000
 """The maximum number of characters of a reason string."""
 _REMOVE: Final = 1
@@ -148,6 +152,7 @@ class MqttSession(ClientSession[Packet]):
     """
 
     FIRST = "CONNECT"
+    runs_are_raw = False
 
     def __init__(
         self, accepted: Accepted, options: MqttOptions, host: BrokerHost, connection_id: str
@@ -181,6 +186,8 @@ class MqttSession(ClientSession[Packet]):
         """Messages that the broker gets next."""
         self.destinations: dict[str, Topic] = {}
         """The destinations of topics, of which it is known that messages can be sent to them."""
+        self._now = 0
+        """The time (ms) of the messages of this chunk."""
         self._is_sending = False
         self._is_released = False
 
@@ -209,12 +216,15 @@ class MqttSession(ClientSession[Packet]):
         delay = min(will.properties.pop("will_delay_interval", 0), self.expiry)
         packet = Publish(will.topic, will.payload, will.qos, will.retain)
         packet.properties = will.properties
-        message, host = self._message(packet, self.strategy.topic(will.topic)), self.host
+        topic = self.strategy.topic(will.topic)
+        message_id = MessageId(None, self.producer_id, next(self.numbers))
+        message = to_message(packet, topic, self.strategy, message_id, _clock.time_ms())
+        host = self.host
         context = host.region_broker.client_context(self.client_id)
         if not delay or not self.is_kept or context is None:
             self.to_broker(message)
             return
-        if _may_send(context, host.region_broker, self.strategy.topic(will.topic)):
+        if _may_send(context, host.region_broker, topic):
             try:
                 self.state.keep_will(packet, delay, self.options.subscription_strategy)
             except JMSException as error:
@@ -240,9 +250,15 @@ class MqttSession(ClientSession[Packet]):
 
     def on_frames(self, packets: deque[Packet]) -> None:
         """Handle packets, until there are none or reading is paused."""
+        self._now = _clock.time_ms()
         while packets and not self.is_paused:
             packet = packets[0]
-            if self._messages and self._follows_messages(packet) and not self._send_messages():
+            if (
+                self._messages
+                and (type(packet) is not Publish or self.state.has_marks)
+                and self._follows_messages(packet)
+                and not self._send_messages()
+            ):
                 return
             packets.popleft()
             if self.status in _ENDING:
@@ -321,11 +337,12 @@ class MqttSession(ClientSession[Packet]):
 
     def publish(self, packet: Publish, destination: Topic) -> None:
         """Send a message; `on_published` is called for QoS 1 and 2."""
-        message = self._message(packet, destination)
+        message_id = MessageId(None, self.producer_id, next(self.numbers))
+        message = to_message(packet, destination, self.strategy, message_id, self._now)
         qos = packet.qos
         if qos:
             if qos == EXACTLY_ONCE:
-                self.state.received[packet.packet_id] = message.message_id
+                self.state.received[packet.packet_id] = message_id
                 if self.state.has_marks:
                     self._publish_marked(message, packet.packet_id)
                     return
@@ -361,12 +378,6 @@ class MqttSession(ClientSession[Packet]):
         end(TransactionType.BEGIN)
         self.request(message, commit, roll_back)
 
-    def _message(self, packet: Publish, destination: Topic) -> ActiveMQMessage:
-        message = to_message(packet, destination, self.strategy)
-        producer_id = message.producer_id = self.producer_id
-        message.message_id = MessageId(None, producer_id, next(self.numbers))
-        return message
-
     # from the broker
     def oneway(self, command: Command) -> None:
         """Handle a command from the broker: a response, a message or a notification.
@@ -384,6 +395,34 @@ class MqttSession(ClientSession[Packet]):
         elif isinstance(command, ConsumerControl) and command.close:
             # the broker cannot remove the consumer while it is dispatching
             self.call_next(partial(self.fail, UNSPECIFIED, "the broker has closed a subscription"))
+
+    @property
+    def run_room(self) -> int:
+        queued = self._tcp.queued_bytes
+        return 0 if queued is None else max(0, HIGH_WATER - queued)
+
+    def oneway_run(self, commands: Sequence[Command]) -> int:
+        """Send messages, or the acknowledgements of messages that are stored."""
+        count, out = 0, bytearray()
+        try:
+            for command in commands:
+                if type(command) is MessageDispatch:
+                    self._deliver(command, out)
+                elif type(command) is Response and command.correlation_id & _PUBLISHED:
+                    number = command.correlation_id
+                    self._unanswered -= 1
+                    out += answer_to(self, number & _HIGHEST_ID, number >> _QOS_BIT & 3)
+                else:
+                    break
+                count += 1
+        except (ConnectionFailedException, LocalProtocolError) as error:
+            logger.debug("%s: not sent in a run: %s", self.remote_address, error)
+        try:
+            if out:
+                self.to_client(bytes(out))
+        except ConnectionFailedException as error:
+            logger.debug("An MQTT client has disconnected: %s", error)
+        return count
 
     def _on_response(self, response: Response) -> None:
         number = response.correlation_id
@@ -454,7 +493,8 @@ class MqttSession(ClientSession[Packet]):
             former.options, former.identifiers = wanted, identifiers
             stored = self._keep_filter(former)
             recover = self.host.region_broker.subscriptions.get(former.consumer_id)
-            if recover is not None and retroactive:
+            # a client that asks again and again without reading must not pile them up
+            if recover is not None and retroactive and recover.pending_count < _MOST_PENDING:
                 recover.recover_kept()
             self._call_when_stored(stored, done)
             return

@@ -106,12 +106,11 @@ class KeptSessions:
         (packet,) = MqttFormat(level=V5).receive_data(base64.b64decode(data))
         assert isinstance(packet, Publish)
         topics = STRATEGIES[strategy]
-        message = to_message(packet, topics.topic(packet.topic), topics)
-        message.message_id = marks.next_id()
-        message.producer_id = message.message_id.producer_id
+        topic, now = topics.topic(packet.topic), _clock.time_ms()
+        message = to_message(packet, topic, topics, marks.next_id(), now)
         region = host.region_broker
         exchange = ProducerExchange(region.context, ProducerInfo(message.producer_id))
-        seconds = max(0.0, (int(due) - _clock.time_ms()) / 1000)
+        seconds = max(0.0, (int(due) - now) / 1000)
         self.send_later(client_id, seconds, message, exchange, len(data))
 
     async def close(self) -> None:

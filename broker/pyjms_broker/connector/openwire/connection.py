@@ -58,7 +58,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -167,6 +167,7 @@ class BrokerConnection:
         self.handlers = handlers
         self._transport = transport
         self._outbound = transport
+        self.runs_are_raw = True
         self._oneway = transport.oneway
         self._deferred_acks: deque[MessageAck] = deque()
         self._pending_responses = 0
@@ -260,6 +261,7 @@ class BrokerConnection:
         )
         await self._transport.start()
         self._outbound = self._transport.outbound
+        self.runs_are_raw = self._outbound.runs_are_raw
         self._oneway = self._outbound.oneway
         timeout = self.host.connection_info_timeout
         if timeout and not self._transport.notices_silence:
@@ -544,7 +546,7 @@ class BrokerConnection:
                 or message.producer_id is not producer_id
                 or message.destination is not destination
                 or message.transaction_id is not xid
-                or message.response_required
+                or (message.response_required and xid is not None)
                 or (message_id := message.message_id) is None
                 or message_id.producer_id is not producer_id
                 or message_id.text_view is not None
@@ -559,7 +561,18 @@ class BrokerConnection:
             self._count_work(_clock.now() - began)
         for _ in range(sent - 1):
             commands.popleft()
+        responses = [Response(m.command_id) for m in islice(run, sent) if m.response_required]
+        if responses:
+            self._respond_run(responses)
         return sent, 0 if sent else max(0, len(run) - 1)
+
+    def _respond_run(self, responses: list[Response]) -> None:
+        """Send responses, in one step as far as the transport can."""
+        count = self._outbound.oneway_run(responses) if self.run_room else 0
+        for response in islice(responses, count, None):
+            self.send_command(response)
+        if count and self._outbound.congested:
+            self._on_congestion()
 
     def _is_stored_replay(self, exchange: ProducerExchange, message: ActiveMQMessage) -> bool:
         """Return whether a message resent after a failover is stored. (activemq-broker T27)"""

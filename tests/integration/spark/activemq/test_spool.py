@@ -23,10 +23,11 @@ from pyjms import ConnectionFactory
 from pyjms.enums import DeliveryMode
 from pyjms.spark.connections import close_connections, run_blocking
 from pyjms.spark.options import JmsOptions, read_options
-from pyjms.spark.sink import publish, row_converter, send_rows, stage_rows
+from pyjms.spark.sink import publish
 from pyjms.spark.source import JmsStreamReader
 from pyjms.spark.spool import SpoolStreamReader
 from tests.kit.spark.brokers import SparkBroker
+from tests.kit.spark.rows import send_rows, stage_rows
 
 pytestmark = pytest.mark.timeout(400)
 SPOOL = ("after consumer", "before pull", "after pull", "after partition", "before partition")
@@ -49,7 +50,7 @@ def reader_of(
 ) -> Any:
     spool = str(tmp_path / "spool")
     given = {"url": broker.url, "destination": "IN", "spool": spool, **options}
-    return kind(read_options(given, "source"))
+    return kind(read_options(given, "stream"))
 
 
 def rows_between(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
@@ -194,9 +195,7 @@ def test_a_batch_of_more_rows_than_a_page_is_published(broker: SparkBroker) -> N
 def send(broker: SparkBroker, numbers: Sequence[int], id_column: str | None = None) -> None:
     """Send rows as the task of one partition of one batch does."""
     options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column=id_column)
-    send_rows(
-        options, [Row(text=f"m{n}", id=str(n)) for n in numbers], row_converter(options, "q:0:0")
-    )
+    send_rows(options, [Row(text=f"m{n}", id=str(n)) for n in numbers])
 
 
 @pytest.mark.activemq

@@ -26,9 +26,10 @@ from pyjms.spark.connections import (
     without_prefetch,
 )
 from pyjms.spark.options import JmsOptions
-from pyjms.spark.sink import epoch_queue, publish, row_converter, send_rows, stage_rows
+from pyjms.spark.sink import epoch_queue, publish
 from tests.kit.clients.messages import text_of
 from tests.kit.servers.java_brokers import JavaBroker
+from tests.kit.spark.rows import send_rows, stage_rows
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(200)]
 artemis = pytest.mark.parametrize("broker", ["artemis"], indirect=True)
@@ -53,9 +54,7 @@ def send(
 ) -> None:
     """Send rows as the task of one partition of one batch does."""
     options = JmsOptions(broker.url, queue, exactly_once="ids", id_column=id_column)
-    send_rows(
-        options, [Row(text=f"m{n}", id=str(n)) for n in numbers], row_converter(options, task)
-    )
+    send_rows(options, [Row(text=f"m{n}", id=str(n)) for n in numbers], task)
 
 
 def send_to_both(broker: JavaBroker, numbers: Iterable[int], task: str = "q:0:0") -> None:

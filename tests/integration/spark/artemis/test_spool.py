@@ -32,7 +32,7 @@ def _connections() -> Iterator[None]:
 def reader_of(broker: JavaBroker, tmp_path: Path, **options: str) -> JmsStreamReader:
     spool = str(tmp_path / "spool")
     given = {"url": broker.url, "destination": "IN", "spool": spool, **options}
-    return JmsStreamReader(read_options(given, "source"))
+    return JmsStreamReader(read_options(given, "stream"))
 
 
 def rows_between(
