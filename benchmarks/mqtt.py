@@ -183,9 +183,12 @@ def run(port: int, pid: int | None, qos: int, count: int) -> Rates:
 
 
 _BROKER = """
-import asyncio, sys
+import asyncio, gc, sys
+from pyjms_broker.cli.start import GC_THRESHOLDS
 from pyjms_broker.service import BrokerService
 async def main():
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)  # as `pyjms broker start` does
     service = BrokerService("bench", persistent=False)
     connector = service.add_connector("mqtt://127.0.0.1:0")
     async with service:

@@ -103,6 +103,13 @@ class Will:
     retain: bool = False
     properties: Properties = field(default_factory=dict)
 
+    def publish(self) -> Publish:
+        """Return the packet that delivers it; its properties are those but the delay."""
+        properties = {k: v for k, v in self.properties.items() if k != "will_delay_interval"}
+        return Publish(
+            self.topic, self.payload, self.qos, self.retain, packet_id=1, properties=properties
+        )
+
 
 @dataclass
 class Connect:

@@ -228,6 +228,41 @@ async def test_stomp_and_back(mqtt: MqttBroker) -> None:
         assert [(m.payload, m.qos) for m in await client.messages(2)] == [(b"x", 1), (b"x", 0)]
 
 
+@pytest.mark.fact("mqtt-connector M143")
+async def test_properties_are_headers_of_stomp_and_back(mqtt: MqttBroker) -> None:
+    connector = mqtt.broker.service.add_connector("stomp://127.0.0.1:0")
+    await connector.start()
+    port = int(connector.connect_uri.rpartition(":")[2])
+    stomp = StompClient(await anyio.connect_tcp("127.0.0.1", port))
+    async with stomp.stream:
+        await stomp.connect()
+        await stomp.subscribe("/topic/a")
+        client = await mqtt.client(level=5)
+        await client.subscribe("b", qos=1)
+        properties = {
+            "response_topic": "b", "correlation_data": b"c-1", "content_type": "text/plain",
+            "user_property": [("colour", "red")], "message_expiry_interval": 100,
+        }  # fmt: skip
+        await client.send(Publish("a", b"x", 1, packet_id=1, properties=properties))
+        assert await client.receive(Ack) == Ack(PUBACK, 1)
+        headers = (await stomp.receive("MESSAGE")).headers
+        assert headers["reply-to"] == "/topic/b"
+        assert headers["correlation-id"] == "c-1"
+        assert headers["ActiveMQ.MQTT.ContentType"] == "text/plain"
+        assert headers["colour"] == "red"
+        answer = {name: headers[name] for name in ("correlation-id", "colour", "expires")}
+        answer |= {"destination": headers["reply-to"], "persistent": "true"}
+        await stomp.done("SEND", answer, "y")
+        [message] = await client.messages(1)
+        assert (message.payload, message.qos) == (b"y", 1)
+        assert 90 <= message.properties.pop("message_expiry_interval") <= 100
+        assert message.properties == {
+            "payload_format_indicator": True,
+            "correlation_data": b"c-1",
+            "user_property": [("colour", "red")],
+        }
+
+
 @pytest.mark.fact("mqtt-connector M120", "mqtt-connector M125", "mqtt-connector M143")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_rest_and_back() -> None:

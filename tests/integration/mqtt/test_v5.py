@@ -155,6 +155,21 @@ async def test_properties_are_headers_of_jms(mqtt: MqttBroker) -> None:
         }
 
 
+@pytest.mark.fact("mqtt-connector M40", "mqtt-connector M142")
+@pytest.mark.parametrize(
+    "will",
+    [
+        Will("w", properties={"response_topic": "a/#"}),
+        Will("w", b"\xff", properties={"payload_format_indicator": True}),
+    ],
+    ids=["response topic", "payload"],
+)
+async def test_a_will_that_could_not_be_sent_is_refused(mqtt: MqttBroker, will: Will) -> None:
+    client, answer = await connected(mqtt, "me", will=will)
+    assert answer.code == 0x99
+    assert await client.closed()
+
+
 @pytest.mark.fact("mqtt-connector M142")
 async def test_a_payload_that_is_not_the_text_it_says(mqtt: MqttBroker) -> None:
     client = await v5(mqtt)
@@ -245,6 +260,30 @@ async def test_the_receive_maximum(mqtt: MqttBroker) -> None:
     await client.nothing_comes()
     await client.acknowledge(second)
     assert texts(await client.messages(1)) == [("a", "2")]
+    await client.nothing_comes()
+
+
+@pytest.mark.fact("mqtt-connector M145")
+async def test_the_receive_maximum_of_a_resumed_session(
+    mqtt: MqttBroker, clock: VirtualClock
+) -> None:
+    kept = {"session_expiry_interval": 100}
+    client = await v5(mqtt, "me", **kept)
+    await client.subscribe("a", qos=1)
+    sender = await v5(mqtt)
+    for number in range(3):
+        expiry = {"message_expiry_interval": 5} if number == 0 else {}
+        await sender.send(Publish("a", str(number).encode(), 1, packet_id=9, properties=expiry))
+        await sender.receive(Ack)
+    assert len(await client.messages(3)) == 3
+    await client.lose()
+    await clock.advance(10)  # the first one is not sent again
+    client = await v5(mqtt, "me", clean=False, receive_maximum=1, **kept)
+    for text in ("1", "2"):
+        [message] = await client.messages(1)
+        assert texts([message]) == [("a", text)]
+        await client.nothing_comes()
+        await client.acknowledge(message)
     await client.nothing_comes()
 
 

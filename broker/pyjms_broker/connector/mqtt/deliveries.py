@@ -67,6 +67,8 @@ logger = get_logger(__name__)
 _HIGHEST_ID: Final = 65535
 _MOST_TOPICS: Final = 200
 """The maximum number of topics of which a session keeps the bytes."""
+_LONGEST_KEPT: Final = 1000
+"""The maximum of characters of these topics."""
 _MOST_HELD: Final = 1024 * 1024
 """Bytes of messages that wait for packet ids, above which subscriptions get no more."""
 _RETAIN: Final = 1
@@ -183,11 +185,14 @@ class Deliveries:
         if is_retained:
             flags |= _RETAIN
         if qos:
+            # those of former connections are not in flight; some never come again, as they expire
+            if self._held or len(state.sent) - len(state.former) >= self.most_in_flight:
+                self._hold(subscription, dispatch)
+                return
             packet_id = state.find(subscription.key, message_id) if state.former else 0
             former = state.sent.get(packet_id) if packet_id else None
-            if not packet_id and len(state.sent) < self.most_in_flight:
-                packet_id = state.free_id()
-            if not packet_id or self._held:
+            packet_id = packet_id or state.free_id()
+            if not packet_id:
                 self._hold(subscription, dispatch)
                 return
         if former is not None:
@@ -261,10 +266,12 @@ class Deliveries:
         return None if largest is not None and _size(packet) > largest else packet
 
     def _topic_of(self, destination: Destination) -> bytes:
+        text = self._session.strategy.text(destination)
+        if len(text) > _LONGEST_KEPT:
+            return topic_bytes(text)
         if len(self._topics) >= _MOST_TOPICS:
             self._topics.clear()
-        topic = _shared_topic(self._session.strategy.text(destination))
-        self._topics[destination.identity] = topic
+        topic = self._topics[destination.identity] = _shared_topic(text)
         return topic
 
     def _send_marked(self, packet: Packet, packet_id: int, sent: Sent, marked: Completion) -> None:
@@ -362,7 +369,7 @@ class Deliveries:
         released = self._session.state.release(packet_id, sent)
         if released is COMPLETED:
             self._acknowledge_released(sent)
-            self._send(SHORT_ACKS[PUBREL] + packet_id.to_bytes(2))
+            self._session.answers += SHORT_ACKS[PUBREL] + packet_id.to_bytes(2)
         else:
             released.then(lambda done: self._on_released(packet_id, sent, done))
 

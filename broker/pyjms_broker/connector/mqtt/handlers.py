@@ -10,13 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, MessageFormatException
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.mqtt import (
     BAD_AUTHENTICATION_METHOD,
     BAD_CLIENT_ID,
     BAD_CREDENTIALS,
     BAD_FILTER,
+    BAD_PAYLOAD,
     BAD_TOPIC,
     BAD_TOPIC_ALIAS,
     ID_NOT_FOUND,
@@ -95,6 +96,12 @@ def on_connect(session: MqttSession, packet: Connect) -> None:
     problem = None if will is None else check_topic(will.topic) or unusable(will.topic)
     if problem is not None:
         session.fail(BAD_TOPIC, f"its will: {problem}")
+        return
+    try:
+        if will is not None:
+            session.will_message(will)
+    except MessageFormatException as error:
+        session.refuse(BAD_PAYLOAD, f"its will: {error.reason}")
         return
     session.client_id = packet.client_id or str(session.connection_id)
     try:
@@ -301,7 +308,7 @@ def on_ack(session: MqttSession, packet: Ack) -> None:
         code = SUCCESS if packet_id in state.received or not is_v5 else ID_NOT_FOUND
         released = state.release_received(packet_id)
         if released is COMPLETED and not code:
-            session.to_client(SHORT_ACKS[PUBCOMP] + packet_id.to_bytes(2))
+            session.answers += SHORT_ACKS[PUBCOMP] + packet_id.to_bytes(2)
         else:
             released.then(lambda done: session.answer_stored(PUBCOMP, packet_id, done, code))
         return

@@ -186,6 +186,8 @@ class MqttSession(ClientSession[Packet]):
         """Messages that the broker gets next."""
         self.destinations: dict[str, Topic] = {}
         """The destinations of topics, of which it is known that messages can be sent to them."""
+        self.answers = bytearray()
+        """PUBREL and PUBCOMP that are sent at the end of the chunk."""
         self._now = 0
         """The time (ms) of the messages of this chunk."""
         self._is_sending = False
@@ -214,25 +216,30 @@ class MqttSession(ClientSession[Packet]):
     def _send_will(self, will: Will) -> None:
         """Send the will, now or when its delay or the session has ended. (mqtt-connector M141)"""
         delay = min(will.properties.pop("will_delay_interval", 0), self.expiry)
-        packet = Publish(will.topic, will.payload, will.qos, will.retain)
-        packet.properties = will.properties
-        topic = self.strategy.topic(will.topic)
-        message_id = MessageId(None, self.producer_id, next(self.numbers))
-        message = to_message(packet, topic, self.strategy, message_id, _clock.time_ms())
-        host = self.host
+        message, topic, host = self.will_message(will), self.strategy.topic(will.topic), self.host
         context = host.region_broker.client_context(self.client_id)
         if not delay or not self.is_kept or context is None:
             self.to_broker(message)
             return
         if _may_send(context, host.region_broker, topic):
             try:
-                self.state.keep_will(packet, delay, self.options.subscription_strategy)
+                self.state.keep_will(will, delay, self.options.subscription_strategy)
             except JMSException as error:
                 logger.warning("%s: the will is not stored: %s", self.remote_address, error)
         exchange = ProducerExchange(context, ProducerInfo(self.producer_id))
         size = message_size(message)
         sessions = host.connections.mqtt_sessions
         sessions.send_later(self.client_id, delay, message, exchange, size)
+
+    def will_message(self, will: Will) -> ActiveMQMessage:
+        """Return the message of a will.
+
+        Raises:
+            MessageFormatException: its properties are wrong.
+        """
+        message_id = MessageId(None, self.producer_id, next(self.numbers))
+        topic, now = self.strategy.topic(will.topic), _clock.time_ms()
+        return to_message(will.publish(), topic, self.strategy, message_id, now)
 
     @property
     def protocol(self) -> str:
@@ -276,8 +283,17 @@ class MqttSession(ClientSession[Packet]):
             except JMSException as error:
                 self.fail(UNSPECIFIED, error.reason)
         self._send_messages()
+        self._send_answers()
         self.deliveries.send_unsent_acks()
         self.limit_unread()
+
+    def _send_answers(self) -> None:
+        if self.answers:
+            data, self.answers = bytes(self.answers), bytearray()
+            try:
+                self.to_client(data)
+            except ConnectionFailedException as error:
+                logger.debug("An MQTT client has disconnected: %s", error)
 
     def _follows_messages(self, packet: Packet) -> bool:
         """Return whether the broker must have the messages before it gets what a packet causes."""
@@ -571,7 +587,9 @@ class MqttSession(ClientSession[Packet]):
         self, kind: int, packet_id: int, code: int = SUCCESS, text: str | None = None
     ) -> None:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP; code and text are of 5.0."""
-        self._tcp.oneway(Ack(kind, packet_id, code, self._reason(text)))
+        self._send_messages()  # each kind of answer is sent in the order of what it answers
+        self._send_answers()
+        self.to_client(Ack(kind, packet_id, code, self._reason(text)))
 
     def _reason(self, text: str | None) -> Properties:
         if text is None or not self.is_v5 or not self.tells_reasons:
@@ -614,6 +632,7 @@ class MqttSession(ClientSession[Packet]):
     def fail(self, code: int, text: str) -> None:
         """Close the connection because of an error; `code` is a reason code of MQTT 5."""
         self._send_messages()  # those before the error, which are answered
+        self._send_answers()
         if self.status is not State.CLOSED:
             logger.info("%s is disconnected (%#x): %s", self.remote_address, code, text)
             if self.is_v5 and self.status is State.CONNECTED:
@@ -631,6 +650,7 @@ class MqttSession(ClientSession[Packet]):
 
     def close(self) -> None:
         self._send_messages()
+        self._send_answers()
         self._drop_messages()
         self.deliveries.send_unsent_acks()
         super().close()

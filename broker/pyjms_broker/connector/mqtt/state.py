@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
-from pyjms.wire.mqtt import V5, Filter, MqttFormat, Publish
+from pyjms.wire.mqtt import V5, Filter, MqttFormat, Will
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.connector.mqtt.marks import (
@@ -138,7 +138,7 @@ class SessionState:
     def release(self, packet_id: int, sent: Sent) -> Completion:
         """Record PUBREC for a message; send PUBREL when the result is completed."""
         sent.is_released = True
-        return self._mark_sent(packet_id, sent, RELEASED)
+        return COMPLETED if self._marks is None else self._mark_sent(packet_id, sent, RELEASED)
 
     def _mark_sent(self, packet_id: int, sent: Sent, kind: str) -> Completion:
         if self._marks is None:
@@ -205,12 +205,11 @@ class SessionState:
         if self.filters.pop(text, None) is not None:
             self._unmark((FILTER, 0, text))
 
-    def keep_will(self, packet: Publish, delay: float, strategy: str) -> None:
+    def keep_will(self, will: Will, delay: float, strategy: str) -> None:
         """Record a will that is sent in so many seconds."""
         if self._marks is not None:
             data = bytearray()
-            packet.packet_id = 1  # which is not 0 where there is one
-            MqttFormat(level=V5).encode_into(data, packet)
+            MqttFormat(level=V5).encode_into(data, will.publish())
             due = _clock.time_ms() + round(1000 * delay)
             self.will = f"{due} {strategy} {base64.b64encode(data).decode()}"
             self._replace_mark(self._marks, Mark(self._client_id, WILL, 0, message=self.will))

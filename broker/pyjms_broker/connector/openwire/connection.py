@@ -357,7 +357,10 @@ class BrokerConnection:
         if self._releasing is None and not self.connector.stopping:
             states = self.resources.connections.values()
             sends = [send for state in states for send in state.context.blocked_sends]
-            self._transport.on_release([s.message for s in sends if not s.is_admitted], error)
+            try:
+                self._transport.on_release([s.message for s in sends if not s.is_admitted], error)
+            except Exception:  # what the client has in the broker must be removed anyway
+                logger.exception("%s: the last commands of the client failed", self)
         if self._releasing is None:
             self._closed = True
             self._set_congested(True)  # nothing is dispatched between the steps
