@@ -85,8 +85,11 @@ class SequenceAudit(Generic[K]):
             window.remove(number)
 
 
-class MessageAudit(SequenceAudit[ProducerId]):
-    """The ids of messages that were seen. An id without a producer is never a duplicate."""
+class MessageAudit(SequenceAudit[tuple[object, ...]]):
+    """The ids of messages that were seen, by the identities of their producers.
+
+    An id without a producer is never a duplicate.
+    """
 
     def __init__(self, depth: int = 2048, producers: int = 64) -> None:
         super().__init__(depth, producers)
@@ -99,18 +102,24 @@ class MessageAudit(SequenceAudit[ProducerId]):
         producer = None if message_id is None else message_id.producer_id
         if message_id is None or producer is None:
             return False
-        if producer is self._producer:
-            window, number = self._window, message_id.producer_sequence_id
-            if number == window.highest + 1 and number & 63:  # the usual case, written out
-                window.highest = number
-                window.words[number >> 6] |= 1 << (number & 63)
-                return False
-            return window.add(number)
-        found = self.add(producer, message_id.producer_sequence_id)
-        self._producer, self._window = producer, self._windows[producer]
-        return found
+        number = message_id.producer_sequence_id
+        if producer is not self._producer:
+            key = producer.identity
+            known = self._windows.get(key)
+            if known is None:
+                found = self.add(key, number)
+                self._producer, self._window = producer, self._windows[key]
+                return found
+            self._windows.move_to_end(key)
+            self._producer, self._window = producer, known
+        window = self._window
+        if number == window.highest + 1 and number & 63:  # the usual case, written out
+            window.highest = number
+            window.words[number >> 6] |= 1 << (number & 63)
+            return False
+        return window.add(number)
 
     def forget(self, message_id: MessageId | None) -> None:
         """Accept the message when it arrives again."""
         if message_id is not None and message_id.producer_id is not None:
-            self.remove(message_id.producer_id, message_id.producer_sequence_id)
+            self.remove(message_id.producer_id.identity, message_id.producer_sequence_id)

@@ -378,8 +378,7 @@ def copy_for_destination(
         )
     copy.destination = destination
     copy.original_destination = original
-    if message.raw is not None:
-        readdress_raw(copy, message.raw)
+    readdress_raw(copy, message)
     return copy
 
 

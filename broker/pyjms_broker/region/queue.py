@@ -427,7 +427,8 @@ class QueueDispatcher:
         ):
             self.is_idle = False
             self.cursor.append(reference)
-            self.iterate()
+            if self._is_open:
+                self.iterate()
             return
         self._iterating = True
         try:
@@ -1155,6 +1156,7 @@ class Queue(BaseDestination):
         """Add messages to a transaction, as far as the store takes them; return how many."""
         context, store, size = OperationContext(transaction.xid), self.store, 0
         for count, reference in enumerate(run):
+            size += reference.size
             if store is not None and reference.persistent:
                 try:
                     stored = store.add_message(context, reference)
@@ -1162,23 +1164,23 @@ class Queue(BaseDestination):
                         report = partial(self.report_lost, exchange.context, reference)
                         checked(stored, store, "add_message").then(report)
                 except Exception:
+                    size -= reference.size
                     for untaken in run[count:]:  # `send` raises it again for the first of them
                         self.forget_duplicate(untaken)
                     del run[count:]
                     break
-            size += reference.size
-            self._add_to(transaction, reference)
         self.memory.increase(size)
+        self._add_to(transaction, run)
         return len(run)
 
-    def _add_to(self, transaction: Transaction, reference: MessageReference) -> None:
-        """Make a message part of a transaction, together with those before it, if they are ours."""
+    def _add_to(self, transaction: Transaction, references: list[MessageReference]) -> None:
+        """Make messages part of a transaction, together with those before them if they are ours."""
         latest = transaction.latest
         if isinstance(latest, TransactedSends) and latest.reference.destination is self:
-            latest.references.append(reference)
-        else:
+            latest.references += references
+        elif references:
             transaction.add(
-                TransactedSends(transaction, reference, self._on_committed, self._discard)
+                TransactedSends(transaction, references, self._on_committed, self._discard)
             )
 
     def accept(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
@@ -1210,7 +1212,7 @@ class Queue(BaseDestination):
                 self._discard(reference)
                 raise
         if transaction is not None:
-            self._add_to(transaction, reference)
+            self._add_to(transaction, [reference])
             return stored
         # messages numbered by the store wait for those with lower numbers
         must_wait = stored is not COMPLETED and (
@@ -1263,10 +1265,9 @@ class Queue(BaseDestination):
     def _on_committed(self, references: list[MessageReference]) -> None:
         stores, count = self.store is not None, 0
         if len(references) > 1 and self.reader is None and not self.reports_arrivals:
-            have_duplicates = stores and any(
-                each.persistent and each.position is None for each in references
-            )
-            count = 0 if have_duplicates else self._enqueue_run(references)
+            stored = [each for each in references if not each.persistent or each.position]
+            if len(stored) == len(references) or not stores:  # none is a duplicate
+                count = self._enqueue_run(references)
         for reference in islice(references, count, None):
             if reference.position is None and reference.persistent and stores:
                 self._drop_duplicate(reference)
@@ -1286,7 +1287,10 @@ class Queue(BaseDestination):
                 statistics.new_extreme_size(reference.size)
             if self.is_paged and reference.position is not None:
                 self.contents.mark_visible(reference)
-            self.contents.add(reference)
+            if self._tracks_positions:
+                self.contents.add(reference)
+            else:
+                self.references[reference] = None
         statistics.enqueues += count
         statistics.messages += count
         if count and self.watchers:

@@ -967,7 +967,12 @@ class PrefetchSubscription(AbstractSubscription):
         if not references:
             return COMPLETED
         context = OperationContext(transaction.xid, ack.response_required)
-        stored = [self.store_acknowledgement(context, reference) for reference in references]
+        key = self.durable_key
+        stored = [
+            each.destination.store_acknowledgement(context, each, key)
+            for each in references
+            if each.persistent
+        ]
         self.add_transacted(references)
         local = not isinstance(transaction.xid, XATransactionId)
         self._open_transactions += local
@@ -1199,13 +1204,9 @@ class QueueSubscription(PrefetchSubscription):
 
     def settle_all(self, references: list[MessageReference]) -> None:
         queue = references[0].destination if references else None
-        if (
-            queue is None
-            or not self._by_id
-            or self.info.network_subscription
-            # not of one that was removed, and of its successor
-            or any(reference.destination is not queue for reference in references)
-        ):
+        # not of several: of a pattern's queues, or of one that was removed and its successor
+        settled = [each for each in references if each.destination is queue]
+        if queue is None or len(settled) < len(references) or self.info.network_subscription:
             super().settle_all(references)
         else:
             cast("Queue", queue).on_consumed_run(self.context, references)

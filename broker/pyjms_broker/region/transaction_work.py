@@ -81,12 +81,12 @@ class TransactedSends(PendingSend):
     def __init__(
         self,
         transaction: Transaction,
-        reference: MessageReference,
+        references: list[MessageReference],
         committed: Callable[[list[MessageReference]], None],
         rolled_back: Callable[[MessageReference], None],
     ) -> None:
-        super().__init__(transaction, reference)
-        self.references = [reference]
+        super().__init__(transaction, references[0])
+        self.references = references
         """The messages; more are added as long as the transaction gets no other work."""
         self._committed = committed
         self._rolled_back = rolled_back

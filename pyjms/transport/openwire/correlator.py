@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -170,6 +171,7 @@ class ResponseCorrelator(RequestTransport):
         self._pending: dict[int, Callable[[Response | Exception], None]] = {}
         self._error: Exception | None = None
         self._unexpected = 0
+        self._is_paused = False
 
     async def start(self) -> None:
         await self.next.start()
@@ -240,6 +242,26 @@ class ResponseCorrelator(RequestTransport):
 
     def abandon(self, command: Command) -> None:
         self._pending.pop(command.command_id, None)
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self.next.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self.next.resume_reading()
+
+    def on_commands(self, commands: deque[Command]) -> None:
+        """Pass commands on, from the left, until there are none or reading is paused."""
+        listener = self.listener
+        while commands:
+            command = commands.popleft()
+            if isinstance(command, Response):
+                self.on_command(command)
+            else:
+                listener.on_command(command)
+            if self._is_paused:
+                return
 
     def on_command(self, command: Command) -> None:
         """Pass a response to its request, and any other command to the listener."""

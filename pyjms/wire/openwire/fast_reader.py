@@ -246,6 +246,8 @@ class FastReader(StructureMemo):
                 command: Command | None
                 if code in MESSAGES:
                     command = self._message(data, start + 1, end, MESSAGES[code])
+                elif code == MessageDispatch.TYPE:
+                    command = self._dispatch(data, start, end)
                 elif code == MessageAck.TYPE:
                     command = self._ack(data[start:end])
                 else:
@@ -264,7 +266,7 @@ class FastReader(StructureMemo):
             if code in MESSAGES:
                 return self._message(frame, 1, len(frame), MESSAGES[code])
             if code == MessageDispatch.TYPE:
-                return self._dispatch(frame)
+                return self._dispatch(frame, 0, len(frame))
             if code == MessageAck.TYPE:
                 return self._ack(frame)
             if code == Response.TYPE and len(frame) == RESPONSE.size:
@@ -278,34 +280,35 @@ class FastReader(StructureMemo):
             return None
         return None
 
-    def _dispatch(self, frame: bytes) -> MessageDispatch | None:
-        command_id, response_required = _HEAD.unpack_from(frame, 1)
-        prefix = self._dispatch_prefix
-        if prefix and frame.startswith(prefix, 6):
+    def _dispatch(self, frame: bytes, start: int, end: int) -> MessageDispatch | None:
+        """Return the dispatch whose frame is from `start` to `end`; None: use the reader."""
+        command_id, response_required = _HEAD.unpack_from(frame, start + 1)
+        prefix, begin = self._dispatch_prefix, start + 6
+        if prefix and frame.startswith(prefix, begin):
             consumer_id, destination = self._dispatch_ids
-            at = 6 + len(prefix)
+            at = begin + len(prefix)
         else:
-            end = self._end(frame, 6, CONSUMER_ID)
-            consumer_id = self._value(frame, 6, end)
-            at = self._end_of_destination(frame, end)
-            destination = self._value(frame, end, at)
+            after = self._end(frame, begin, CONSUMER_ID)
+            consumer_id = self._value(frame, begin, after)
+            at = self._end_of_destination(frame, after)
+            destination = self._value(frame, after, at)
             if consumer_id is None or destination is None or frame[at] != 1:
                 return None
             at += 1
-            if at <= _LONGEST_PREFIX:
-                self._dispatch_prefix = frame[6:at]
+            if at - start <= _LONGEST_PREFIX:
+                self._dispatch_prefix = frame[begin:at]
                 self._dispatch_ids = (consumer_id, destination)
         cls = MESSAGES.get(frame[at])
         if cls is None:
             return None
-        message = self._message(frame, at + 1, len(frame) - 4, cls)
+        message = self._message(frame, at + 1, end - 4, cls)
         if message is None:
             return None
         return MessageDispatch(
             consumer_id,
             destination,
             message,
-            I32.unpack_from(frame, len(frame) - 4)[0],
+            I32.unpack_from(frame, end - 4)[0],
             command_id,
             response_required,
         )

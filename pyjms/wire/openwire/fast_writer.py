@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from pyjms.errors import LocalProtocolError
@@ -473,29 +474,43 @@ def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
         raise LocalProtocolError(f"{type(message).__name__} cannot be written: {e}") from e
 
 
-def readdress_raw(message: ActiveMQMessage, raw: bytes) -> None:
-    """Set the `raw` of a message that differs from another one only in its destinations.
+def readdress_raw(message: ActiveMQMessage, other: ActiveMQMessage) -> None:
+    """Set the `raw` of a message that differs from `other` only in its destinations.
 
-    `raw` is that of the other message; `destination` and `original_destination` are replaced in it.
-    If the message does not have the form that clients send, it gets none and is marshalled when it
-    is written.
+    `destination` and `original_destination` are replaced in the other's. If the message does not
+    have the form that clients send, it gets none and is marshalled when it is written.
     """
-    if not is_plain(message):
+    raw, at = other.raw, other.sequence_at
+    if raw is None or not is_plain(message):
         return
-    message.sequence_at = None
-    start = _skip(raw, _HEAD_SIZE)
-    transaction = _skip(raw, start)
-    original = _skip(raw, transaction)
-    end = _skip(raw, original)
-    message.raw = b"".join(
+    ids = memoryview(raw)[_HEAD_SIZE:]
+    # those of a producer's messages are the same up to their sequence number
+    found = _offsets(ids) if at is None else _known_offsets(bytes(ids[: at - 8 - _HEAD_SIZE]))
+    start, transaction, original, end = found
+    message.raw = readdressed = b"".join(
         (
-            raw[:start],
+            raw[: _HEAD_SIZE + start],
             _writer.nullable(message.destination),
-            raw[transaction:original],
+            ids[transaction:original],
             _writer.nullable(message.original_destination),
-            raw[end:],
+            ids[end:],
         )
     )
+    message.sequence_at = None if at is None else at + len(readdressed) - len(raw)
+
+
+def _offsets(ids: bytes | memoryview) -> tuple[int, int, int, int]:
+    """Return where destination, transactionId, originalDestination and messageId begin.
+
+    `ids` are the bytes of a message from its producerId on.
+    """
+    start = _skip(ids, 0)
+    transaction = _skip(ids, start)
+    original = _skip(ids, transaction)
+    return start, transaction, original, _skip(ids, original)
+
+
+_known_offsets: Final = lru_cache(_MEMO_VALUES)(_offsets)
 
 
 def _marshal_again(message: ActiveMQMessage) -> None:
@@ -517,7 +532,7 @@ def _broker_sequence_offset(raw: bytes) -> int:
     return _skip(raw, at) + 8
 
 
-def _skip(raw: bytes, at: int) -> int:
+def _skip(raw: bytes | memoryview, at: int) -> int:
     """Return where the nullable producer id, transaction id or destination at `at` ends."""
     if not raw[at]:
         return at + 1
@@ -531,14 +546,14 @@ def _skip(raw: bytes, at: int) -> int:
     return end + 16 if code == _PRODUCER_ID else end
 
 
-def _after_string(raw: bytes, at: int) -> int:
+def _after_string(raw: bytes | memoryview, at: int) -> int:
     if not raw[at]:
         return at + 1
     end: int = at + 3 + U16.unpack_from(raw, at + 1)[0]
     return end
 
 
-def _after_bytes(raw: bytes, at: int) -> int:
+def _after_bytes(raw: bytes | memoryview, at: int) -> int:
     if not raw[at]:
         return at + 1
     return at + 5 + int.from_bytes(raw[at + 1 : at + 5], "big")

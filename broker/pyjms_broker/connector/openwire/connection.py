@@ -414,7 +414,9 @@ class BrokerConnection:
                 except Exception as error:
                     self._send_error(command, error)
                 else:
-                    if result is not COMPLETED or command.response_required:
+                    if type(result) is Completion and result is not COMPLETED:
+                        self._respond_when_done(command, result)
+                    elif result is not COMPLETED or command.response_required:
                         self._respond(command, result)
             if self.read_pauses:
                 return

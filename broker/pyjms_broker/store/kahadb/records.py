@@ -40,6 +40,7 @@ from pyjms.wire.openwire.commands import (
     ConsumerId,
     LocalTransactionId,
     MessageAck,
+    MessageId,
     TransactionId,
     XATransactionId,
 )
@@ -130,6 +131,14 @@ def reference_metadata(reference: MessageReference, prioritized: bool) -> Messag
             (producer, sequence),
         ),
     )
+
+
+def message_id_text(message_id: MessageId) -> str:
+    """Return `str(message_id)`, without composing the producer's part again."""
+    producer_id = message_id.producer_id
+    if producer_id is None or message_id.text_view is not None:
+        return str(message_id)
+    return f"{_name_of(producer_id.identity)}:{message_id.producer_sequence_id}"
 
 
 @lru_cache(_CACHED)

@@ -56,6 +56,7 @@ from pyjms_broker.store.kahadb.records import (
     ARRIVALS,
     add_record,
     destination_field,
+    message_id_text,
     reference_metadata,
     remove_record,
     trace_record,
@@ -281,7 +282,8 @@ class KahaDBMessageStore:
     def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         if context.xid is not None:
             if not self.is_removed:
-                operation = Operation(self._kaha, str(reference.message_id), reference=reference)
+                text = message_id_text(reference.message_id)
+                operation = Operation(self._kaha, text, reference=reference)
                 self._transactions.add(context.xid, operation)
             return COMPLETED
         index, position, late = self._index, reference.position, self._late

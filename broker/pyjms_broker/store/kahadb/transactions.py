@@ -106,7 +106,7 @@ class Operation:
         reference = self.reference
         assert reference is not None, "only operations without a record are encoded"
         if self.metadata is not None:
-            message = reference.message
+            message = reference.cached or reference.message
             frame = record_format.message_frame(message)
             reference.raw_is_numbered = True
             return add_record(
@@ -197,34 +197,25 @@ def apply_operations(
                 if destination is None:
                     continue
                 destinations[where] = destination
-            _apply(operation, destination, numbers if transaction.counts else None, hidden)
+            location, metadata = operation.location, operation.metadata
+            assert location is not None, "an operation has a record before it is applied"
+            reference = operation.reference
+            if metadata is not None:
+                arrival = numbers.next(destination, location[0]) if transaction.counts else None
+                entry = destination.apply_add(metadata, location, hidden=hidden, arrival=arrival)
+                if reference is not None:  # without an entry, nobody needs the message
+                    reference.position = (
+                        Position(metadata.level, 0) if entry is None else entry.position
+                    )
+            elif operation.key is None:
+                position = None if reference is None else reference.position
+                destination.apply_removal(operation.message_id, location, position)
+            else:
+                assert isinstance(destination, TopicIndex), "only topics have subscriptions"
+                known = destination.find(operation.message_id)
+                if known is not None:
+                    destination.apply_acknowledgement(operation.key, known, location)
     numbers.finish()
-
-
-def _apply(
-    operation: Operation,
-    destination: DestinationIndex,
-    numbers: _Numbers | None,
-    hidden: bool,
-) -> None:
-    location = operation.location
-    assert location is not None, "an operation has a record before it is applied"
-    metadata = operation.metadata
-    if metadata is not None:
-        arrival = None if numbers is None else numbers.next(destination, location[0])
-        entry = destination.apply_add(metadata, location, hidden=hidden, arrival=arrival)
-        if operation.reference is not None:
-            unneeded = Position(metadata.level, 0)
-            operation.reference.position = unneeded if entry is None else entry.position
-    elif operation.key is None:
-        reference = operation.reference
-        position = None if reference is None else reference.position
-        destination.apply_removal(operation.message_id, location, position)
-    else:
-        assert isinstance(destination, TopicIndex), "only topics have subscriptions"
-        known = destination.find(operation.message_id)
-        if known is not None:
-            destination.apply_acknowledgement(operation.key, known, location)
 
 
 class _Numbers:
@@ -284,6 +275,8 @@ class KahaDBTransactionStore:
         self._db = db
         db.before_checkpoint = self._publish_oldest_record
         self._open: dict[TransactionId, OpenTransaction] = {}
+        self._latest: tuple[TransactionId | None, OpenTransaction] = (None, OpenTransaction())
+        """The one that got the last operation, which usually gets the next one as well."""
         self._recovered: dict[TransactionId, OpenTransaction] = {}
         self._positions: dict[tuple[Destination, str], Position] = {}
         """Positions of the messages of committed, recovered transactions, until requested."""
@@ -312,7 +305,7 @@ class KahaDBTransactionStore:
 
     def commit(self, xid: TransactionId, prepared: bool) -> Completion:
         """Append the remaining operations and the commit record, synced; set the positions."""
-        transaction = self._open.pop(xid, None)
+        transaction = self._pop(xid)
         is_recovered = self._recovered.pop(xid, None) is not None
         if transaction is None:
             return COMPLETED
@@ -338,7 +331,7 @@ class KahaDBTransactionStore:
 
     def rollback(self, xid: TransactionId) -> Completion:
         """Drop the transaction; append a record only if the journal has operations of it."""
-        transaction = self._open.pop(xid, None)
+        transaction = self._pop(xid)
         self._recovered.pop(xid, None)
         if transaction is None or not transaction.files:
             return COMPLETED
@@ -383,14 +376,20 @@ class KahaDBTransactionStore:
         """Add an operation to the transaction `xid`."""
         if self.enlist is not None:
             xid = self.enlist(xid, self)
-        transaction = self._open.get(xid)
-        if transaction is None:
-            transaction = self._open[xid] = OpenTransaction()
+        latest, transaction = self._latest
+        if xid is not latest:
+            transaction = self._open.get(xid) or self._open.setdefault(xid, OpenTransaction())
+            self._latest = (xid, transaction)
         transaction.operations.append(operation)
         if operation.metadata is not None:
             transaction.size += operation.metadata.size
             if transaction.size > _SPILL:
                 self._journal(xid, transaction)
+
+    def _pop(self, xid: TransactionId) -> OpenTransaction | None:
+        """Forget a transaction that ends, and return it."""
+        self._latest = (None, OpenTransaction())
+        return self._open.pop(xid, None)
 
     def discard_destination(self, destination: KahaDestination, location: Location) -> None:
         """Drop the operations on a destination that the record at `location` removed."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator
 
 import anyio
@@ -71,6 +72,25 @@ async def test_responses_in_any_order_match_their_requests(rig: Rig) -> None:
         group.start_soon(ask, 2)
     assert sorted(results.values()) == [11, 22]  # type: ignore[type-var]
     assert rig.heard.commands == []
+
+
+async def test_commands_that_come_together_are_passed_on_until_reading_is_paused(rig: Rig) -> None:
+    outcomes: list[Response | Exception] = []
+    rig.correlator.request_soon(ShutdownInfo(), outcomes.append)
+    first, response, second, third = KeepAliveInfo(), Response(1), KeepAliveInfo(), KeepAliveInfo()
+    commands = deque[Command]((first, response, second, third))
+
+    def pause(command: Command) -> None:
+        RecordingListener.on_command(rig.heard, command)
+        if command is second:
+            rig.correlator.pause_reading()
+
+    rig.heard.on_command = pause  # type: ignore[method-assign]
+    rig.correlator.on_commands(commands)
+    assert (rig.heard.commands, outcomes, list(commands)) == ([first, second], [response], [third])
+    rig.correlator.resume_reading()
+    rig.correlator.on_commands(commands)
+    assert rig.heard.commands == [first, second, third]
 
 
 async def test_an_exception_response_is_raised_as_the_class_it_names(rig: Rig) -> None:

@@ -28,6 +28,7 @@ from pyjms.wire.openwire.fast_reader import unmarshal_body
 from pyjms.wire.openwire.fast_writer import marshal_body, patch_raw, readdress_raw
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.settings import WireFormatSettings
+from tests.kit.values import present
 
 PRODUCER = ProducerId("ID:h-1-2-3:1", 1, 1)
 CONSUMER = ConsumerId("ID:h-1-2-3:1", 1, 7)
@@ -229,13 +230,18 @@ def test_the_memo_of_ids_is_bounded() -> None:
 @pytest.mark.parametrize("origin", MESSAGES, ids=range(len(MESSAGES)))
 @pytest.mark.parametrize("place", [Queue("Consumer.a.b"), Topic("é"), None])
 @pytest.mark.parametrize("original", [Topic("a.b"), None])
+@pytest.mark.parametrize("is_received", [True, False])
 def test_a_readdressed_body_is_what_marshalling_gives(
-    origin: ActiveMQMessage, place: Queue | Topic | None, original: Topic | None
+    origin: ActiveMQMessage, place: Queue | Topic | None, original: Topic | None, is_received: bool
 ) -> None:
-    raw = marshal_body(copy.copy(origin))
+    other = copy.copy(origin)
+    marshal_body(other)
+    if is_received:
+        other = unmarshal_body(other.TYPE, present(other.raw))
     there = copy.copy(origin)
     there.destination, there.original_destination, there.raw = place, original, None
-    readdress_raw(there, raw)
+    there.sequence_at = None
+    readdress_raw(there, other)
     there.raw = there.raw or marshal_body(there)
     patched, again = there.raw, copy.copy(there)
     again.raw = None

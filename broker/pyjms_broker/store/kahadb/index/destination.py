@@ -490,8 +490,8 @@ class DestinationIndex:
                 return None
             position = known.position
         entry = self.remove(position)
-        if entry is not None:
-            self._index.segments.add_reference(location.file_id, entry.file_id)
+        if entry is not None and entry[2] != location[0]:
+            self._index.segments.add_reference(location[0], entry[2])
         return entry
 
     # -- visibility and reading
