@@ -17,6 +17,7 @@ from pyjms.listener.endpoint import DefaultJmsListenerContainerFactory, JmsListe
 from pyjms.listener.registry import JmsListenerEndpointRegistrar
 from pyjms.runtime.logging import get_logger
 from pyjms.settings import PyjmsSettings
+from pyjms.template.resources import innermost_factory
 
 if TYPE_CHECKING:
     from pyjms.app.application import JmsApplication
@@ -163,8 +164,8 @@ def redelivery_policy_of(container_factory: Any) -> RedeliveryPolicy:
 
 def native_factory(container_factory: Any) -> ClientConnectionFactory | None:
     """Return the client's factory behind a container factory; None: it is another provider's."""
-    factory = getattr(container_factory, "connection_factory", None)
-    native = getattr(factory, "target_connection_factory", factory)
+    factory: Any = getattr(container_factory, "connection_factory", None)
+    native = innermost_factory(factory)
     return native if isinstance(native, ClientConnectionFactory) else None
 
 

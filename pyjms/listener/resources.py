@@ -22,7 +22,7 @@ from pyjms.jms.destination import Destination, Topic
 from pyjms.listener.error_handling import SharedConnectionNotInitializedError
 from pyjms.listener.properties import ContainerProperties
 from pyjms.runtime.logging import get_logger
-from pyjms.template.resources import close_quietly
+from pyjms.template.resources import close_quietly, innermost_factory
 
 logger: Final = get_logger(__name__)
 
@@ -220,9 +220,7 @@ def _prefetch(destination: Destination, properties: ContainerProperties) -> int 
     if isinstance(properties.prefetch, int):
         return properties.prefetch
     factory = properties.require_connection_factory()
-    policy = getattr(
-        getattr(factory, "target_connection_factory", factory), "prefetch_policy", None
-    )
+    policy = getattr(innermost_factory(factory), "prefetch_policy", None)
     if not isinstance(policy, PrefetchPolicy):
         policy = None
     size, most = None, properties.growth_limit

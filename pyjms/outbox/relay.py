@@ -43,7 +43,7 @@ from pyjms.outbox.tables import DEFAULT_OUTBOX, OUTBOX, OUTBOX_ID, RELAYS
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger, one_line
-from pyjms.template.resources import close_quietly
+from pyjms.template.resources import close_quietly, innermost_factory
 from pyjms.template.template import JmsTemplate
 from pyjms.template.workers import Worker
 
@@ -276,8 +276,7 @@ class OutboxRelay:
         self, template: JmsTemplate, worker: Worker, *, until_empty: bool = False
     ) -> None:
         """Send until cancelled or failed, with one connection, created for the first row."""
-        factory = template.connection_factory
-        factory = getattr(factory, "target_connection_factory", factory)
+        factory = innermost_factory(template.connection_factory)
         connection: ApiConnection | None = None
         session: Session | None = None
         try:

@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyjms.jms.api import ConnectionFactory, MessageConsumer, Session
+from pyjms.jms.api import MessageConsumer, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
 from pyjms.jms.message import (
     FAILURE_CAUSE,
@@ -30,6 +30,7 @@ from pyjms.jms.message import (
 from pyjms.runtime import clock as _clock
 from pyjms.selector import selector_or_none
 from pyjms.support.retry import ORIGINAL_MESSAGE_ID, sendable_copy
+from pyjms.template.resources import innermost_factory
 from pyjms.template.template import JmsTemplate
 
 _REDRIVE: Final = "pyjms_redrive"
@@ -92,7 +93,9 @@ async def redrive(
     _clock.check_seconds("timeout", timeout)
     run = _run_of(queue, destination, selector, limit)
     result = Redriven()
-    async with await _own_factory(template).create_connection() as connection:
+    # not a caching or pooling factory, which would keep the consumers
+    factory = innermost_factory(template.connection_factory)
+    async with await factory.create_connection() as connection:
         session = await connection.create_session(transacted=True)
         consumer = await run.consumer(session, result.left)
         await connection.start()
@@ -132,7 +135,8 @@ async def plan_redrive(
     """
     run = _run_of(queue, destination, selector, limit)
     result = Redriven()
-    async with await _own_factory(template).create_connection() as connection:
+    factory = innermost_factory(template.connection_factory)
+    async with await factory.create_connection() as connection:
         await connection.start()
         session = await connection.create_session()
         async with await session.create_browser(Queue(run.queue.physical_name), selector) as found:
@@ -155,13 +159,6 @@ def _run_of(
     selector_or_none(selector)
     target = parse_destination(destination) if isinstance(destination, str) else destination
     return _Run(parse_destination(queue), target, selector, uuid.uuid4().hex)
-
-
-def _own_factory(template: JmsTemplate) -> ConnectionFactory:
-    """Return a factory that is not a caching or pooling one, which would keep the consumers."""
-    factory = template.connection_factory
-    native: ConnectionFactory = getattr(factory, "target_connection_factory", factory)
-    return native
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,13 @@ def bound_resource(factory: ConnectionFactory) -> BoundResource | None:
     return None
 
 
+def innermost_factory(factory: ConnectionFactory) -> ConnectionFactory:
+    """Return the factory inside those that share, pool or cache what it creates."""
+    while (inner := getattr(factory, "target_connection_factory", None)) is not None:
+        factory = inner
+    return factory
+
+
 def active_transaction() -> BoundResource | None:
     """Return the current task's innermost managed transaction, of any factory."""
     for _, resource in reversed(_bindings.get().values()):

@@ -54,7 +54,7 @@ from pyjms.jms.types import Long
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import check_seconds
 from pyjms.template.messaging import template_of
-from pyjms.template.resources import BoundResource, bind, using
+from pyjms.template.resources import BoundResource, bind, innermost_factory, using
 from pyjms.template.template import JmsTemplate, SendOptions
 
 NAME: Final = "pyjms_schedule"
@@ -98,8 +98,7 @@ class ScheduledJob:
 @asynccontextmanager
 async def locked_connection(factory: ConnectionFactory) -> AsyncIterator[Connection]:
     """Open a connection with the client id that serves as the lock."""
-    while (inner := getattr(factory, "target_connection_factory", None)) is not None:
-        factory = inner  # shared and cached connections already have client ids
+    factory = innermost_factory(factory)  # shared and cached connections have client ids already
     deadline = _clock.now() + _LOCK_TIMEOUT
     while True:
         connection = await factory.create_connection()
