@@ -64,6 +64,19 @@ async def test_sasl_may_be_left_out_where_that_is_allowed(amqp_broker: StartAmqp
         await client.close()
 
 
+@pytest.mark.fact("amqp-connector A28", "amqp-connector A36")
+async def test_without_sasl_a_login_fails(amqp_broker: StartAmqp) -> None:
+    users = simple(user("ann", password="secret"))
+    async with amqp_broker("?wireFormat.allowNonSaslConnections=true", plugins=[users]) as amqp:
+        client = await amqp.connect()
+        await client.send_items(ProtocolHeader(AMQP))
+        await client.next_item()
+        await client.open()
+        error = await ending(client)
+        assert error.condition == "amqp:unauthorized-access"
+        assert error.description == "User name [null] or password is invalid."
+
+
 @pytest.mark.fact("amqp-connector A22", "amqp-connector A23")
 async def test_mechanisms(amqp: AmqpBroker) -> None:
     client = await amqp.connect()

@@ -358,6 +358,16 @@ async def test_the_broker_closes_a_consumer(amqp_broker: StartAmqp) -> None:
         assert detach.handle == receiver.handle
 
 
+@pytest.mark.fact("amqp-connector A159")
+async def test_compressed_bodies_are_expanded(amqp: AmqpBroker) -> None:
+    receiver = await (await amqp.client()).receiver("queue://a", credit=2)
+    async with amqp.jms("jms.useCompression=true") as session:
+        producer = await session.create_producer(session.create_queue("a"))
+        await producer.send(session.create_text_message("x" * 5000))
+        await producer.send(session.create_bytes_message(b"y" * 5000))
+    assert await receiver.bodies(2) == ["x" * 5000, [b"y" * 5000]]
+
+
 @pytest.mark.fact("amqp-connector A47")
 async def test_long_messages_are_split(amqp_broker: StartAmqp) -> None:
     long = "x" * 1_000_000

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.jms import TextMessage
+from pyjms.jms.destination import Queue
 from pyjms.jms.types import Long
 from pyjms.runtime import clock
 from pyjms.wire.amqp.performatives import (
@@ -19,8 +22,10 @@ from pyjms.wire.amqp.performatives import (
     Rejected,
     Source,
     Target,
+    Transfer,
 )
 from pyjms.wire.amqp.values import Symbol
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.settings.security import AuthorizationSettings
 from tests.kit.amqp.client import AmqpBroker, StartAmqp, text
 from tests.kit.brokers.security import simple, user
@@ -254,6 +259,19 @@ async def test_a_delayed_message_comes_later(amqp_broker: StartAmqp, name: str) 
         assert (await receiver.next()).body == "1"
 
 
+@pytest.mark.fact("amqp-connector A10")
+async def test_a_message_that_is_too_long_ends_the_link(amqp_broker: StartAmqp) -> None:
+    async with amqp_broker("?transport.maxFrameSize=1000") as amqp:
+        client = await amqp.client()
+        sender = await client.sender("queue://a")
+        for more in (True, True, False):
+            transfer = Transfer(sender.handle, 0, b"0", 0, more=more)
+            await client.send(transfer, payload=bytes(500))
+        error = (await client.answer(Detach)).error
+        assert error is not None
+        assert error.condition == "amqp:link:message-size-exceeded"
+
+
 @pytest.mark.fact("amqp-connector A77")
 async def test_what_cannot_be_decoded_is_stored_as_bytes(amqp: AmqpBroker) -> None:
     client = await amqp.client()
@@ -261,3 +279,34 @@ async def test_what_cannot_be_decoded_is_stored_as_bytes(amqp: AmqpBroker) -> No
     assert await sender.send(b"\0\x53\x77\xff") == ACCEPTED
     receiver = await client.receiver("queue://a", credit=1)
     assert (await receiver.next()).payload == b"\0\x53\x77\xff"
+
+
+def full(**policy: Any) -> PolicyMap:
+    """The policy of a queue that has room for one message."""
+    return PolicyMap([PolicyEntry(destination=Queue("full"), memory_limit=1, **policy)])
+
+
+@pytest.mark.fact("amqp-connector A72")
+async def test_a_full_queue_may_refuse(amqp_broker: StartAmqp) -> None:
+    async with amqp_broker(policies=full(send_fail_if_no_space=True)) as amqp:
+        client = await amqp.client()
+        sender = await client.sender("queue://full")
+        assert await sender.send(text("1")) == ACCEPTED
+        state = await sender.send(text("2"))
+        assert isinstance(state, Rejected)
+        assert state.error is not None
+        assert state.error.condition == "amqp:resource-limit-exceeded"
+
+
+@pytest.mark.fact("amqp-connector A73")
+async def test_a_full_queue_delays_the_answer(amqp_broker: StartAmqp) -> None:
+    async with amqp_broker(policies=full()) as amqp:
+        client = await amqp.client()
+        sender = await client.sender("queue://full")
+        assert await sender.send(text("1")) == ACCEPTED
+        number = await sender.transfer(text("2"))
+        await client.nothing_comes()
+        receiver = await client.receiver("queue://full", credit=1)
+        await client.settle(await receiver.next())
+        answer = await client.answer(Disposition)
+        assert (answer.first, answer.state) == (number, ACCEPTED)

@@ -375,6 +375,13 @@ def test_bodies(
         assert found.properties.content_type == OBJECT
 
 
+@pytest.mark.fact("amqp-connector A161")
+def test_messages_of_mqtt() -> None:
+    found = sent(BYTES, b"x", **{"ActiveMQ.MQTT.QoS": 1})
+    assert (found.body_kind, found.body) == (DATA, [b"x"])
+    assert found.application_properties == {"ActiveMQ.MQTT.QoS": 1}
+
+
 @pytest.mark.fact("amqp-connector A152")
 def test_a_header_only_if_it_says_something() -> None:
     assert sent(TEXT).header is None
