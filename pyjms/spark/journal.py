@@ -1,11 +1,9 @@
 """The batch source `jms-journal`: the records of journal files, or their pending messages.
 
-Options: `path` (folders, separated by commas: KahaDB's, or a data folder above it), `view`
-(`records` or `messages`), `columns` (only these are decoded, since Spark does not tell a Python
-source which ones a query needs), `destination`, `command` (names, separated by commas), `since`,
-`until`, `partitionBytes` (the size of a task's share), `storeOpenWireVersion`, `pushdown` (`true`
-requires `spark.sql.python.filterPushdown.enabled`, which `spark_session` sets). Torn and damaged
-parts are skipped. (spark-pipeline 3.4, 5 C)
+Its options are in `pyjms.spark.options`. `columns` names those that are decoded, since Spark does
+not tell a Python source which ones a query needs; `pushdown` requires
+`spark.sql.python.filterPushdown.enabled`, which `spark_session` sets. Torn and damaged parts are
+skipped. (spark-pipeline 3.4, 5 C)
 
 Spark 4.3 applies the filter of the first use of a `load()` to all later uses of the same frame,
 even to those without a filter; so `pushdown` is for a frame that is used once. The options that
@@ -33,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pyjms.errors import ConfigurationException, nearest_name
+from pyjms.spark.options import read_journal_options
 from pyjms.spark.rows import (
     MESSAGE_COLUMNS,
     Columns,
@@ -80,11 +79,12 @@ _ARCHIVE = "data-archive"
 
 
 class Segment(NamedTuple):
-    """A journal file: its path, its number and its size in bytes."""
+    """A journal file: its path, its number, its size in bytes, and where to start in it."""
 
     path: str
     file_id: int
     size: int
+    start: int = 0
 
 
 class Slice(NamedTuple):
@@ -130,8 +130,22 @@ def slices(found: Iterable[Segment], bytes_each: int) -> list[Slice]:
     return [
         Slice(segment.path, segment.file_id, start, min(start + bytes_each, segment.size))
         for segment in found
-        for start in range(0, segment.size, bytes_each)
+        for start in range(segment.start, segment.size, bytes_each)
     ]
+
+
+def _between(
+    found: Iterable[Segment], start: tuple[int, int] | None, end: tuple[int, int] | None
+) -> Iterator[Segment]:
+    """Yield the segments, or their parts, from one location to before another."""
+    for segment in found:
+        low = 0 if start is None or segment.file_id > start[0] else start[1]
+        high = segment.size if end is None or segment.file_id < end[0] else end[1]
+        is_inside = (start is None or segment.file_id >= start[0]) and (
+            end is None or segment.file_id <= end[0]
+        )
+        if is_inside and low < min(high, segment.size):
+            yield segment._replace(start=low, size=min(high, segment.size))
 
 
 def read_slice(part: Slice, skipped: list[Skipped] | None = None) -> Iterator[JournalRecord]:
@@ -402,11 +416,6 @@ _ROWS_PER_BATCH: Final = 2000
 _PARTITION_BYTES: Final = 8 * 1024 * 1024
 _MESSAGES_PER_PARTITION: Final = 20_000
 _VIEWS: Final = {"records": RECORDS, "messages": MESSAGES}
-OPTION_NAMES: Final = (
-    "path", "view", "columns", "destination", "command", "since", "until", "partitionBytes",
-    "storeOpenWireVersion", "pushdown",
-)  # fmt: skip
-_OPTIONS: Final = {name.lower(): name for name in OPTION_NAMES}
 
 
 class JournalOptions(NamedTuple):
@@ -419,6 +428,10 @@ class JournalOptions(NamedTuple):
     version: int
     pushdown: bool
     record_filter: RecordFilter = ALL
+    start: tuple[int, int] | None = None
+    """The file and offset of the first record; None: the first there is."""
+    end: tuple[int, int] | None = None
+    """The file and offset before which the records end."""
 
 
 class SlicePartition(InputPartition):
@@ -463,7 +476,7 @@ class RecordsReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         settings = self._settings
-        found = segments(settings.folders)
+        found = _between(segments(settings.folders), settings.start, settings.end)
         return [SlicePartition(part) for part in slices(found, settings.partition_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -551,43 +564,21 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
     """Read the options.
 
     Raises:
-        ConfigurationException: an option is unknown, missing or not valid.
+        ConfigurationException: options are unknown, missing, not valid, or have no effect.
     """
-    for name in sorted(options):
-        if name.lower() not in _OPTIONS:
-            near = nearest_name(name.lower(), _OPTIONS)
-            raise ConfigurationException(
-                f"jms-journal: unknown option {name}",
-                hint=f"did you mean {_OPTIONS[near]}?"
-                if near
-                else f"the options are {', '.join(OPTION_NAMES)}",
-            )
-    path = options.get("path", "")
-    if not path:
-        raise ConfigurationException("jms-journal: option path is missing", hint='load("DIR")')
-    view = options.get("view", "records")
-    if view not in _VIEWS:
-        raise ConfigurationException(
-            f"jms-journal: option view is {view!r}; write records or messages"
-        )
-    pushdown = options.get("pushdown", "false").lower()
-    if pushdown not in {"true", "false"}:
-        raise ConfigurationException(
-            f"jms-journal: option pushdown is {pushdown!r}; write true or false"
-        )
+    given = read_journal_options(options)
+    view = given.get("view", "records")
+    wanted = (given.get(name) for name in ("commands", "destinations", "earliest", "latest"))
     return JournalOptions(
-        tuple(part.strip() for part in path.split(",") if part.strip()),
+        given["folders"],
         view,
-        _columns(options.get("columns", ""), _VIEWS[view]),
-        _number(options, "partitionBytes", _PARTITION_BYTES, 1),
-        _number(options, "storeOpenWireVersion", STORE_OPENWIRE_VERSION, 1),
-        pushdown == "true",
-        RecordFilter(
-            _names(options.get("command", "")),
-            _names(options.get("destination", ""), "queue://"),
-            _time(options, "since"),
-            _time(options, "until"),
-        ),
+        _columns(given.get("columns", ""), _VIEWS[view]),
+        given.get("partition_bytes", _PARTITION_BYTES),
+        given.get("version", STORE_OPENWIRE_VERSION),
+        given.get("pushdown", False),
+        RecordFilter(*wanted),
+        given.get("start"),
+        given.get("end"),
     )
 
 
@@ -604,33 +595,3 @@ def _columns(text: str, known: Columns) -> Columns:
             )
         chosen[name] = kinds[name]
     return tuple(chosen.items()) or known
-
-
-def _names(text: str, prefix: str = "") -> frozenset[str] | None:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    return frozenset(name if "://" in name else prefix + name for name in names) or None
-
-
-def _time(options: Mapping[str, str], name: str) -> int | None:
-    text = options.get(name)
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationException(
-            f"jms-journal: option {name} is {text!r}, which is not a time",
-            hint="write for example 2026-11-21T18:00:00Z",
-        ) from None
-    return micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-
-
-def _number(options: Mapping[str, str], name: str, default: int, least: int) -> int:
-    text = options.get(name) or options.get(name.lower())
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise ConfigurationException(
-            f"jms-journal: option {name} is {text!r}, not a whole number of at least {least}"
-        )
-    return int(text)

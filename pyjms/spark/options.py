@@ -1,4 +1,4 @@
-"""The options of the formats: one table, from which each role reads its own.
+"""The options of the formats: a table of each, from which each role reads its own.
 
 A role is a way to use a format: `Role`. An option that has no effect in a role is an error there,
 with a suggestion, since a query that ignores it would silently give other rows. `mode=auto` of a
@@ -29,12 +29,15 @@ class Role(Enum):
     RANGES = "a stream by ranges"
     SPOOL = "a stream through a spool"
     SINK = "a sink"
+    RECORDS = "view=records"
+    MESSAGES = "view=messages"
 
 
 _BATCH: Final = frozenset((Role.BROWSE, Role.SNAPSHOT))
 _STREAM: Final = frozenset((Role.RANGES, Role.SPOOL))
 _SOURCE: Final = _BATCH | _STREAM
-_ALL: Final = frozenset(Role)
+_JOURNAL: Final = frozenset((Role.RECORDS, Role.MESSAGES))
+_ALL: Final = frozenset(Role) - _JOURNAL
 _SINK: Final = frozenset((Role.SINK,))
 
 _GROUPS: Final[tuple[tuple[str, frozenset[Role]], ...]] = (
@@ -45,6 +48,8 @@ _GROUPS: Final[tuple[tuple[str, frozenset[Role]], ...]] = (
     ("stream by ranges", frozenset((Role.RANGES,))),
     ("stream with a spool", frozenset((Role.SPOOL,))),
     ("sink", _SINK),
+    ("both", _JOURNAL),
+    ("records", frozenset((Role.RECORDS,))),
 )
 _SPARKS_OWN: Final = frozenset(("queryname",))
 _OF_TABLES: Final = ("provider", "option.")
@@ -133,19 +138,49 @@ def read_options(options: Mapping[str, str], role: str) -> JmsOptions:
         ConfigurationException: options are unknown, missing, not valid, or have no effect in this
             role or together with others; all of them are listed.
     """
-    given, problems = _read(options, _roles(options, role))
-    if not problems:
-        problems = list(_contradictions(given, role))
-    if len(problems) == 1:
-        text, hint = problems[0]
-        raise ConfigurationException(f"jms: {text}", hint=hint)
-    if problems:
-        each = (f"{text} ({hint})" if hint else text for text, hint in problems)
-        raise ConfigurationException(f"jms: {'; '.join(each)}")
+    given, problems = _read(options, OPTIONS, _roles(options, role))
+    if "url" not in {name.lower() for name in options}:
+        hint = 'option("url", "tcp://localhost:61616")'
+        if not options:
+            hint += "; Spark does not pass a table's options on, use CREATE TEMPORARY VIEW"
+        problems.append(("option url is missing", hint))
+    _raise_all("jms", problems or list(_contradictions(given, role)))
     made = JmsOptions(**given)
     if made.mode == "spool":
         check_spool_options(made)
     return made
+
+
+def read_journal_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Read the options of the format `jms-journal`; return their values by attribute.
+
+    Raises:
+        ConfigurationException: as for `read_options`.
+    """
+    refuse_tables(options, "jms-journal")
+    view = next((text for name, text in options.items() if name.lower() == "view"), "records")
+    role = Role.MESSAGES if view.lower() == "messages" else Role.RECORDS
+    given, problems = _read(options, JOURNAL_OPTIONS, (role,))
+    if not given.get("folders"):
+        problems.append(("option path is missing", 'load("DIR")'))
+    names = {name.lower() for name in options if options[name]}
+    problems += [
+        (f"options {one} and {other} exclude each other", "remove one of them")
+        for one, other in (("since", "startingTimestamp"), ("until", "endingTimestamp"))
+        if {one.lower(), other.lower()} <= names
+    ]
+    _raise_all("jms-journal", problems)
+    return given
+
+
+def _raise_all(format_name: str, problems: Sequence[Problem]) -> None:
+    """Raise one error for all problems, if there are any."""
+    if len(problems) == 1:
+        text, hint = problems[0]
+        raise ConfigurationException(f"{format_name}: {text}", hint=hint)
+    if problems:
+        each = (f"{text} ({hint})" if hint else text for text, hint in problems)
+        raise ConfigurationException(f"{format_name}: {'; '.join(each)}")
 
 
 def check_names(options: Mapping[str, str]) -> None:
@@ -157,7 +192,7 @@ def check_names(options: Mapping[str, str]) -> None:
     refuse_tables(options, "jms")
     for name in options:
         if name.lower() not in OPTIONS and name.lower() not in _SPARKS_OWN:
-            text, hint = _unknown(name, tuple(Role))
+            text, hint = _unknown(name, OPTIONS, tuple(Role))
             raise ConfigurationException(f"jms: {text}", hint=hint)
 
 
@@ -243,7 +278,7 @@ def _roles(options: Mapping[str, str], role: str) -> Sequence[Role]:
 
 
 def _read(
-    options: Mapping[str, str], roles: Sequence[Role]
+    options: Mapping[str, str], table: Mapping[str, _Option], roles: Sequence[Role]
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the values of options by field, and all problems of single options."""
     given: dict[str, Any] = {}
@@ -251,9 +286,9 @@ def _read(
     for name, text in options.items():
         if name.lower() in _SPARKS_OWN:
             continue
-        option = OPTIONS.get(name.lower())
+        option = table.get(name.lower())
         if option is None:
-            problems.append(_unknown(name, roles))
+            problems.append(_unknown(name, table, roles))
         elif option.roles.isdisjoint(roles):
             problems.append(_without_effect(option, roles))
         else:
@@ -261,33 +296,27 @@ def _read(
                 given[option.attribute] = option.read(text)
             except ValueError as error:
                 problems.append((f"option {option.spelling} {error}", ""))
-    if "url" not in {name.lower() for name in options}:
-        hint = 'option("url", "tcp://localhost:61616")'
-        if not options:
-            hint += "; Spark does not pass a table's options on, use CREATE TEMPORARY VIEW"
-        problems.append(("option url is missing", hint))
     return given, problems
 
 
-def _unknown(name: str, roles: Sequence[Role]) -> Problem:
-    elsewhere = _NAMES_ELSEWHERE.get(name.lower())
+def _unknown(name: str, table: Mapping[str, _Option], roles: Sequence[Role]) -> Problem:
+    elsewhere = _NAMES_ELSEWHERE.get(name.lower()) if table is OPTIONS else None
     if elsewhere is not None:
         spelling, ours = elsewhere
         return f"unknown option {spelling}", f"here it is {ours}"
-    near = nearest_name(name.lower(), OPTIONS)
+    near = nearest_name(name.lower(), table)
+    if near:
+        return f"unknown option {name}", f"did you mean {table[near].spelling}?"
     known = (
-        o.spelling
-        for o in OPTIONS.values()
-        if o.spelling != BODY_SCHEMA and not o.roles.isdisjoint(roles)
+        option.spelling
+        for option in table.values()
+        if option.spelling != BODY_SCHEMA and not option.roles.isdisjoint(roles)
     )
-    hint = f"did you mean {OPTIONS[near].spelling}?" if near else (
-        "the options are " + ", ".join(known)
-    )  # fmt: skip
-    return f"unknown option {name}", hint
+    return f"unknown option {name}", f"the options are {', '.join(known)}"
 
 
 def _without_effect(option: _Option, roles: Sequence[Role]) -> Problem:
-    where = roles[0].value if len(roles) == 1 else "a stream"
+    where = roles[0].value if len(roles) == 1 else "a stream"  # of which both ways are open
     hint = option.hints.get(roles[0], f"remove it: it is for {option.users}")
     return f"option {option.spelling} has no effect in {where}", hint
 
@@ -455,6 +484,59 @@ OPTIONS: Final[dict[str, _Option]] = {
     )
 }  # fmt: skip
 """All options; the key is the name as Spark passes it on."""
+
+
+def _list(prefix: str = "") -> Callable[[str], frozenset[str] | None]:
+    def read(text: str) -> frozenset[str] | None:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        return frozenset(name if "://" in name else prefix + name for name in names) or None
+
+    return read
+
+
+def _folders(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _optional_time(text: str) -> int | None:
+    return read_time(text) if text else None
+
+
+def _until(text: str) -> int | None:
+    return read_time(text) - 1 if text else None
+
+
+def _location(text: str) -> tuple[int, int]:
+    file, colon, offset = text.partition(":")
+    if not (colon and file.isascii() and file.isdigit() and offset.isascii() and offset.isdigit()):
+        raise ValueError("is not FILE:OFFSET, by the columns file_id and offset, such as 3:4096")
+    return int(file), int(offset)
+
+
+_RECORDS: Final = frozenset((Role.RECORDS,))
+_ONLY_RECORDS: Final = {
+    Role.MESSAGES: "remove it: whether a message was consumed is known from the whole journal only"
+}
+JOURNAL_OPTIONS: Final[dict[str, _Option]] = {
+    option.spelling.lower(): option
+    for option in (
+        _Option("path", "folders", _folders, _JOURNAL),
+        _Option("view", "view", _choice("records", "messages"), _JOURNAL),
+        _Option("columns", "columns", str, _JOURNAL),
+        _Option("destination", "destinations", _list("queue://"), _JOURNAL),
+        _Option("command", "commands", _list(), _RECORDS, _ONLY_RECORDS),
+        _Option("since", "earliest", _optional_time, _JOURNAL),
+        _Option("until", "latest", _optional_time, _JOURNAL),
+        _Option("startingTimestamp", "earliest", _optional_time, _JOURNAL),
+        _Option("endingTimestamp", "latest", _until, _JOURNAL),
+        _Option("startingOffset", "start", _location, _RECORDS, _ONLY_RECORDS),
+        _Option("endingOffset", "end", _location, _RECORDS, _ONLY_RECORDS),
+        _Option("partitionBytes", "partition_bytes", _number(1), _RECORDS, _ONLY_RECORDS),
+        _Option("storeOpenWireVersion", "version", _number(1), _JOURNAL),
+        _Option("pushdown", "pushdown", _boolean, _RECORDS, _ONLY_RECORDS),
+    )
+}
+"""The options of `jms-journal`."""
 
 _TARGET: Final = 'destination, or the name in load("queue://orders")'
 _NAMES_ELSEWHERE: Final[dict[str, tuple[str, str]]] = {

@@ -338,12 +338,58 @@ def read_range(options: JmsOptions, partition: RangePartition) -> Iterator[pa.Re
     options = replace(options, client_id=None)  # the driver's connection has it
     schema = arrow_schema(MESSAGE_COLUMNS)
     columns = new_columns()
-    at, last = partition.start, partition.start >= partition.end
-    while not last:
-        body, at, last = run_blocking(_read_chunk, options, partition, at)
+    chunks = _Chunks(options, partition)
+    while (body := run_blocking(chunks.next)) is not None:
         if body:
             _add_messages(columns, body)
             yield message_batch(columns, schema)
+
+
+class _Chunks:
+    """The chunks of a partition; the next one is requested while the task decodes one.
+
+    Lives on the shared loop.
+    """
+
+    def __init__(self, options: JmsOptions, partition: RangePartition) -> None:
+        self._options = options
+        self._partition = partition
+        self._at = partition.start
+        self._is_last = partition.start >= partition.end
+        self._body = b""
+        self._error: BaseException | None = None
+        self._request: _wakeup.BackgroundTask | None = None
+
+    async def next(self) -> bytes | None:
+        """Return the next chunk; None: there are no more.
+
+        Raises:
+            IllegalStateException: the messages no longer exist.
+            JMSException: the broker, or the driver's lease, did not come back within 60 s.
+        """
+        if self._request is None:
+            if self._is_last:
+                return None
+            self._begin()
+        assert self._request is not None
+        await self._request.wait()
+        self._request = None
+        if self._error is not None:
+            raise self._error
+        body = self._body
+        if not self._is_last:
+            self._begin()
+        return body
+
+    def _begin(self) -> None:
+        self._request = _wakeup.spawn(self._read, name="next chunk", on_error=self._on_error)
+
+    async def _read(self) -> None:
+        found = await _read_chunk(self._options, self._partition, self._at)
+        self._body, self._at, self._is_last = found
+
+    def _on_error(self, error: BaseException) -> None:
+        self._error = error
 
 
 def _add_messages(columns: MessageColumns, body: bytes) -> None:

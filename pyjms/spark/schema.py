@@ -13,8 +13,8 @@ Spark session. (spark-pipeline 6.2)
 
 from __future__ import annotations
 
-import base64
 import enum
+import importlib
 import json
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,6 @@ from uuid import UUID
 from pydantic import BaseModel, RootModel, ValidationError, create_model
 from pydantic import Field as ModelField
 from pydantic_core import from_json
-from pyspark import cloudpickle
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -328,22 +327,22 @@ def _number(text: str) -> str:
 def encode_schema(columns: StructType, model: type[BaseModel] | None, *, is_quiet: bool) -> str:
     """Return what a source's processes need to read bodies, as the text of an option.
 
-    `model`: None for columns of DDL. `is_quiet`: reasons do not quote validators.
+    `model`: None for columns of DDL. It is named and not pickled: whoever may set options, in SQL
+    too, must not be able to run code by them. `is_quiet`: reasons do not quote validators.
 
     Raises:
-        ConfigurationException: the model cannot be sent to other processes.
+        ConfigurationException: other processes cannot import the model.
     """
-    pickled = None
+    name = None
     if model is not None:
-        try:
-            dumps: Callable[[object], bytes] = cloudpickle.dumps
-            pickled = base64.b64encode(dumps(model)).decode()
-        except Exception as error:
+        name = f"{model.__module__}:{model.__qualname__}"
+        if model.__module__ == "__main__" or "<" in model.__qualname__:
             raise ConfigurationException(
-                f"Schema {model.__name__} cannot be sent to Spark's processes: {error}",
+                f"Schema {model.__name__} is defined in {name}, which Spark's processes cannot "
+                "import",
                 hint="define it at the top of a module",
-            ) from error
-    return json.dumps({"columns": columns.jsonValue(), "model": pickled, "quiet": is_quiet})
+            )
+    return json.dumps({"columns": columns.jsonValue(), "model": name, "quiet": is_quiet})
 
 
 def added_columns(encoded: str) -> StructType:
@@ -374,7 +373,7 @@ class BodyReader:
         if self._is_exact:
             self._model, columns = ddl_model(StructType.fromJson(given["columns"]))
         else:
-            self._model = _unpickle(given["model"])
+            self._model = _import_model(given["model"])
             columns = model_columns(self._model)
         self._convert = _struct(columns).convert
 
@@ -448,12 +447,17 @@ def body_reader(encoded: str) -> BodyReader:
     return BodyReader(encoded)
 
 
-def _unpickle(text: str) -> type[BaseModel]:
+def _import_model(name: str) -> type[BaseModel]:
+    module, _, path = name.partition(":")
     try:
-        model: type[BaseModel] = cloudpickle.loads(base64.b64decode(text))
-    except Exception as error:
+        model: Any = importlib.import_module(module)
+        for part in path.split("."):
+            model = getattr(model, part)
+    except (ImportError, AttributeError) as error:
         raise ConfigurationException(
-            f"The schema's model cannot be imported by Spark's processes: {error}",
+            f"The schema's model {name} cannot be imported by Spark's processes: {error}",
             hint="install its module on all machines, or set PYTHONPATH before Spark starts",
         ) from error
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise ConfigurationException(f"The schema {name} is not a pydantic model")
     return model

@@ -17,7 +17,7 @@ from pyjms.settings import load_settings
 from pyjms.spark import Pipeline, find_pipelines, journal
 from pyjms.spark.checkpoint import checkpoint_parts
 from pyjms.spark.checks import collect_pipelines
-from pyjms.spark.options import BODY_SCHEMA, OPTIONS, read_options
+from pyjms.spark.options import BODY_SCHEMA, JOURNAL_OPTIONS, OPTIONS, read_options
 from pyjms.spark.outgoing import check_columns
 from pyjms.spark.run import RUNNER_CONF
 from pyjms.spark.session import DEFAULT_CONF
@@ -135,8 +135,10 @@ def test_the_tables_of_options_name_all_of_them_and_no_other() -> None:
     for name in ("path", "checkpointLocation", BODY_SCHEMA):  # other words, Spark's, pipelines'
         del known[name]
     assert named == known
-    journals = {name for row in table("Options of `jms-journal`") for name in CODE.findall(row[0])}
-    assert journals - {"load"} == set(journal.OPTION_NAMES)
+    rows = table("Options of `jms-journal`")
+    journals = {name: row[1] for row in rows for name in CODE.findall(row[0])}
+    del journals["load"]
+    assert journals == {o.spelling: o.users for o in JOURNAL_OPTIONS.values()}
 
 
 def test_the_pipeline_is_one() -> None:

@@ -362,6 +362,7 @@ def test_another_format_is_written_by_its_options(
     assert sorted(row.origin for row in rows) == ["EWR", "JFK"]
 
 
+@pytest.mark.fact("spark-pipeline 3.7.6")
 def test_a_bad_message_stops_the_pipeline_if_it_is_configured_so(
     broker: SparkBroker, run: Callable[..., Any]
 ) -> None:

@@ -144,6 +144,7 @@ def test_batches_are_written_and_looked_at(spark: SparkSession, broker: SparkBro
     assert broker.texts("OUT") == ["a"]
 
 
+@pytest.mark.fact("spark-pipeline 3.7.1", "spark-pipeline 3.7.2", "spark-pipeline 3.7.3")
 def test_a_view_in_sql_is_read_and_written_and_a_table_is_refused(
     spark: SparkSession, broker: SparkBroker
 ) -> None:

@@ -265,8 +265,12 @@ def test_options_say_what_is_wanted(write_segment: WriteSegment) -> None:
     assert read(MessagesReader, view="messages") == ["2", "3"]
     assert read(MessagesReader, view="messages", destination="other") == []  # by their own names
     assert read(MessagesReader, view="messages", since="1970-01-01T00:00:03Z") == []
-    with pytest.raises(ConfigurationException, match="since is 'noon', which is not a time"):
+    assert ids(startingTimestamp="2000") == ids(startingTimestamp="1970-01-01T00:00:02Z")
+    assert ids(startingTimestamp="1000", endingTimestamp="2000") == ["1"]
+    with pytest.raises(ConfigurationException, match="option since is not a time"):
         ids(since="noon")
+    with pytest.raises(ConfigurationException, match="since and startingTimestamp exclude each"):
+        ids(since="1970-01-01", startingTimestamp="1")
     with pytest.raises(ConfigurationException, match="unknown option destinations") as caught:
         ids(destinations="q")
     assert caught.value.hint == "did you mean destination?"
@@ -292,6 +296,38 @@ def test_only_chosen_columns_are_read(write_segment: WriteSegment) -> None:
         None,
     ], "a filter reads what it needs; what cannot be read has no time"
     assert rows(folder, columns="size", destination="other") == []
+
+
+def test_records_start_and_end_at_locations(write_segment: WriteSegment) -> None:
+    for file in (1, 2, 3):
+        folder = write_segment(file, [[remove(10 * file), remove(10 * file + 1)], [remove(0)]])
+    every = [(row["file_id"], row["offset"]) for row in rows(folder)]
+    assert len(every) == 9
+
+    def located(**options: str) -> list[tuple[int, int]]:
+        found = rows(folder, partitionBytes="100", **options)
+        return [(row["file_id"], row["offset"]) for row in found]
+
+    for number, (file, offset) in enumerate(every):
+        place = f"{file}:{offset}"
+        assert located(startingOffset=place) == every[number:]
+        assert located(endingOffset=place) == every[:number]
+    assert located(startingOffset="2:0", endingOffset="3:0") == every[3:6]
+    assert located(startingOffset="4:0") == []
+
+
+def test_an_option_without_effect_is_refused() -> None:
+    for name in ("startingOffset", "command", "pushdown", "partitionBytes"):
+        with pytest.raises(
+            ConfigurationException, match=f"option {name} has no effect in view=messages"
+        ):
+            read_options({"path": "x", "view": "messages", name: "1"})
+    with pytest.raises(ConfigurationException, match="startingOffset is not FILE:OFFSET"):
+        read_options({"path": "x", "startingOffset": "40"})
+    with pytest.raises(ConfigurationException, match=r"view is not one of.*path is missing"):
+        read_options({"view": "message"})
+    with pytest.raises(ConfigurationException, match="VIEW name USING `jms-journal` OPTIONS"):
+        JournalDataSource({"path": "x", "provider": "jms-journal"}).schema()
 
 
 def test_chosen_columns_are_the_schema() -> None:

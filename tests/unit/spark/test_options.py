@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.options import OPTIONS, Role, read_options
+from pyjms.spark.options import JOURNAL_OPTIONS, OPTIONS, Role, read_options
 from pyjms.spark.source import JmsDataSource
 
 URL = {"url": "tcp://h:1", "destination": "IN"}
@@ -101,5 +101,6 @@ def test_times_are_iso_or_milliseconds(text: str, micros: int) -> None:
 
 
 def test_every_option_has_a_role_that_reads_it() -> None:
-    assert all(option.roles and option.users for option in OPTIONS.values())
-    assert {role for option in OPTIONS.values() for role in option.roles} == set(Role)
+    options = [*OPTIONS.values(), *JOURNAL_OPTIONS.values()]
+    assert all(option.roles and option.users for option in options)
+    assert {role for option in options for role in option.roles} == set(Role)

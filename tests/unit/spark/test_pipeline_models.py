@@ -330,6 +330,22 @@ def test_all_that_has_no_type_is_named_at_once() -> None:
         assert sentence in text
 
 
+def test_a_model_that_other_processes_cannot_import_is_refused() -> None:
+    class Local(BaseModel):
+        n: int
+
+    columns = struct_of(model_columns(Local))
+    with pytest.raises(ConfigurationException, match=r"<locals>.Local, which Spark's processes"):
+        encode_schema(columns, Local, is_quiet=False)
+    for name, sentence in (
+        ("nowhere:X", "No module named"),
+        (f"{__name__}:NOON", "not a pydantic"),
+    ):
+        given = encode_schema(columns, Flight, is_quiet=False)
+        with pytest.raises(ConfigurationException, match=sentence):
+            BodyReader(given.replace(f"{__name__}:Flight", name))
+
+
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [(Node, "contains itself"), (Numbers, "Numbers is a RootModel, which has no columns")],
