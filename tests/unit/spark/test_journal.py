@@ -305,7 +305,7 @@ def test_records_start_and_end_at_locations(write_segment: WriteSegment) -> None
     assert len(every) == 9
 
     def located(**options: str) -> list[tuple[int, int]]:
-        found = rows(folder, partitionBytes="100", **options)
+        found = rows(folder, None, partitionBytes="100", **options)
         return [(row["file_id"], row["offset"]) for row in found]
 
     for number, (file, offset) in enumerate(every):
