@@ -11,6 +11,7 @@ from pyjms.wire.mqtt import (
     MAX_PROPERTIES_SIZE,
     PINGREQ,
     PUBACK,
+    PUBREC,
     Ack,
     ConnAck,
     Connect,
@@ -23,7 +24,8 @@ from pyjms.wire.mqtt import (
 )
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.connector.mqtt.session import MqttSession
-from tests.kit.mqtt.client import MqttBroker, MqttClient
+from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
+from tests.kit.mqtt.client import MqttBroker, MqttClient, StartMqtt
 from tests.kit.waiting import until
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -97,6 +99,7 @@ async def test_retained_messages_do_not_pile_up(mqtt: MqttBroker, qos: int) -> N
     assert [topics[Topic(f"r.{number}")].memory.used for number in range(20)] == [0] * 20
 
 
+@pytest.mark.fact("mqtt-connector M145")
 async def test_messages_without_packet_ids_wait_in_the_broker(mqtt: MqttBroker) -> None:
     client = await mqtt.open(5)
     await client.send(Connect("lazy", 5, properties={"receive_maximum": 1}))
@@ -117,6 +120,60 @@ async def test_messages_without_packet_ids_wait_in_the_broker(mqtt: MqttBroker) 
     assert subscription_of(mqtt, "lazy", "a").prefetch_size == 32767
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_a_sender_waits_for_space_within_a_chunk(mqtt_broker: StartMqtt, qos: int) -> None:
+    in_memory = PolicyMap([PolicyEntry(pending_subscriber_policy="vmCursor")])
+    async with mqtt_broker(memory_limit=2 * MIB, policies=in_memory) as mqtt:
+        lazy = await lazy_client(mqtt, "a", qos=0)
+        sender = await mqtt.client("sender")
+        packets = [
+            Publish("a", number.to_bytes(2) + bytes(KIB), qos, packet_id=number)
+            for number in range(1, 3001)
+        ]
+        async with anyio.create_task_group() as group:
+            group.start_soon(sender.send, *packets)
+            await until(lambda: session_of(mqtt, "sender").is_paused)
+            await (await mqtt.client()).nothing_comes()
+            assert (await lazy.receive(Publish)).payload == LONG
+            for packet in packets:
+                assert (await lazy.receive(Publish)).payload == packet.payload
+        if qos:
+            kind = PUBACK if qos == 1 else PUBREC
+            answers = [await sender.receive(Ack) for _ in packets]
+            assert sorted(each.packet_id for each in answers) == list(range(1, 3001))
+            assert {each.type for each in answers} == {kind}
+
+
+async def test_a_sender_that_is_lost_while_it_waits_sends_the_rest_again(
+    mqtt_broker: StartMqtt,
+) -> None:
+    in_memory = PolicyMap([PolicyEntry(pending_subscriber_policy="vmCursor")])
+    async with mqtt_broker(memory_limit=2 * MIB, policies=in_memory) as mqtt:
+        lazy = await lazy_client(mqtt, "a", qos=0)
+        packets = [
+            Publish("a", number.to_bytes(2) + bytes(KIB), 2, packet_id=number)
+            for number in range(1, 3001)
+        ]
+        sender = await mqtt.client("sender", clean=False)
+        async with anyio.create_task_group() as group:
+            group.start_soon(sender.send, *packets)
+            await until(lambda: session_of(mqtt, "sender").is_paused)
+            group.cancel_scope.cancel()
+        await sender.lose()
+        assert (await lazy.receive(Publish)).payload == LONG
+        sender = await mqtt.client("sender", clean=False)
+        received = [await lazy.receive(Publish)]
+        async with anyio.create_task_group() as group:
+            group.start_soon(sender.send, *packets)
+            while len(received) < len(packets):
+                received.append(await lazy.receive(Publish))
+        answers = {(await sender.receive(Ack)).packet_id for _ in packets}
+        assert answers == set(range(1, 3001))
+        await lazy.nothing_comes()
+        assert [each.payload for each in received] == [each.payload for each in packets]
+
+
+@pytest.mark.fact("mqtt-connector M145")
 @pytest.mark.parametrize("kind", ["subscribe", "unsubscribe", "properties"])
 async def test_packets_of_many_parts_are_refused(mqtt: MqttBroker, kind: str) -> None:
     client = await mqtt.open(5)

@@ -70,7 +70,7 @@ def test_a_broker_needs_few_calls_a_message(client: str, broker: str, most: int)
     assert per_message(counts) <= most
 
 
-@pytest.mark.parametrize(("qos", "most"), [(0, 19), (1, 29), (2, 42)])
+@pytest.mark.parametrize(("qos", "most"), [(0, 13), (1, 22), (2, 32)])
 def test_a_broker_needs_few_calls_an_mqtt_message(qos: int, most: int) -> None:
     with ExitStack() as stack:
         measured = Role(stack, "mqtt")

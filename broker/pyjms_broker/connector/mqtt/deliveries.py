@@ -17,6 +17,7 @@ packet object, and one that several clients get with QoS 0 is written once.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -220,6 +221,60 @@ class Deliveries:
         else:
             sent = Sent(subscription.key, message_id, qos, subscription, destination)
             state.add(packet_id, sent)
+
+    def deliver_run(self, commands: Sequence[Command], out: bytearray) -> int:
+        """Append the first of these messages to `out`, as `deliver` does each; return how many.
+
+        It ends before one that needs `deliver`: they are for one subscription, short, and known to
+        be of MQTT clients.
+        """
+        first, state = commands[0], self._session.state
+        if type(first) is not MessageDispatch or self.is_v5 or self._held or state.former:
+            return 0
+        consumer_id, destination = first.consumer_id, first.destination
+        assert consumer_id is not None
+        assert destination is not None
+        subscription = self.consumers.get(consumer_id.identity)
+        if subscription is None or (subscription.hides and is_hidden(destination)):
+            return 0
+        topic = self._topics.get(destination.identity) or self._topic_of(destination)
+        room = self.most_in_flight - len(state.sent)
+        count = acknowledged = 0
+        last_id = None
+        for command in commands:
+            if (
+                type(command) is not MessageDispatch
+                or command.consumer_id is not consumer_id
+                or command.destination is not destination
+            ):
+                break
+            message = command.message
+            if type(message) is not ActiveMQBytesMessage or message.compressed:
+                break
+            message_id, payload = message.message_id, message.content or b""
+            found = FREQUENT_DELIVERIES.get(message.marshalled_properties)
+            is_long = len(topic) + len(payload) > MAX_SHORT_PACKET
+            if found is None or message_id is None or is_long:
+                break
+            qos = min(found.qos, subscription.qos)
+            flags, packet_id = qos << 1 | found.is_retained, 0
+            if not qos:
+                if not subscription.is_counted:
+                    break
+                acknowledged, last_id = acknowledged + 1, message_id
+            else:
+                packet_id = state.free_id() if room > 0 else 0
+                if not packet_id or (qos == EXACTLY_ONCE and state.has_marks):
+                    break
+                room -= 1
+                sent = Sent(subscription.key, message_id, qos, subscription, destination)
+                state.sent[packet_id] = sent
+            out += publish_bytes(topic, payload, flags, packet_id)
+            count += 1
+        if last_id is not None:
+            self.acknowledge_later(subscription, destination, last_id)
+            subscription.unsent[-1].message_count += acknowledged - 1
+        return count
 
     def _written(
         self,

@@ -30,6 +30,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyjms.errors import (
@@ -96,7 +97,12 @@ from pyjms_broker.connector.client_session import Accepted, ClientSession, State
 from pyjms_broker.connector.mqtt.deliveries import Deliveries, Subscription
 from pyjms_broker.connector.mqtt.handlers import HANDLERS, answer_to, on_published, on_refused
 from pyjms_broker.connector.mqtt.messages import to_message
-from pyjms_broker.connector.mqtt.state import EXACTLY_ONCE, NEVER_EXPIRES, SessionState
+from pyjms_broker.connector.mqtt.state import (
+    EXACTLY_ONCE,
+    MOST_RECEIVED,
+    NEVER_EXPIRES,
+    SessionState,
+)
 from pyjms_broker.connector.mqtt.topics import STRATEGIES
 
 if TYPE_CHECKING:
@@ -259,6 +265,10 @@ class MqttSession(ClientSession[Packet]):
         """Handle packets, until there are none or reading is paused."""
         self._now = _clock.time_ms()
         while packets and not self.is_paused:
+            if type(packets[0]) is Publish and self.status is State.CONNECTED:
+                self._take_messages(packets)
+                if not packets:
+                    break
             packet = packets[0]
             if (
                 self._messages
@@ -294,6 +304,36 @@ class MqttSession(ClientSession[Packet]):
                 self.to_client(data)
             except ConnectionFailedException as error:
                 logger.debug("An MQTT client has disconnected: %s", error)
+
+    def _take_messages(self, packets: deque[Packet]) -> None:
+        """Take the messages at the head, as far as they are usual; see `on_publish`.
+
+        They are those to topics that are known to be right, without properties.
+        """
+        received, has_marks = self.state.received, self.state.has_marks
+        producer_id, numbers = self.producer_id, self.numbers
+        while packets:
+            packet = packets[0]
+            if type(packet) is not Publish or packet.properties:
+                return
+            destination, qos, packet_id = (
+                self.destinations.get(packet.topic), packet.qos, packet.packet_id,
+            )  # fmt: skip
+            if destination is None or (
+                qos == EXACTLY_ONCE
+                and (has_marks or packet_id in received or len(received) >= MOST_RECEIVED)
+            ):
+                return
+            packets.popleft()
+            message_id = MessageId(None, producer_id, next(numbers))
+            message = to_message(packet, destination, self.strategy, message_id, self._now)
+            if qos:
+                if qos == EXACTLY_ONCE:
+                    received[packet_id] = message_id
+                message.command_id = _PUBLISHED | qos << _QOS_BIT | packet_id
+                message.response_required = True
+                self._unanswered += 1
+            self._messages.append(message)
 
     def _follows_messages(self, packet: Packet) -> bool:
         """Return whether the broker must have the messages before it gets what a packet causes."""
@@ -421,7 +461,8 @@ class MqttSession(ClientSession[Packet]):
         """Send messages, or the acknowledgements of messages that are stored."""
         count, out = 0, bytearray()
         try:
-            for command in commands:
+            count = self.deliveries.deliver_run(commands, out)
+            for command in islice(commands, count, None):
                 if type(command) is MessageDispatch:
                     self._deliver(command, out)
                 elif type(command) is Response and command.correlation_id & _PUBLISHED:
