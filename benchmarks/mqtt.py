@@ -2,37 +2,29 @@
 
 100 bytes to one topic; publisher and subscriber are processes of their own with raw sockets, which
 send packets written beforehand and only count what they get, so that they take little of the time.
-With QoS 1 and 2, `WINDOW` messages are under way. `--peer PORT[:PID]` measures another broker at
-this port as well, in turns; what is printed is the median of each broker, and with the process id
-also the processor time of the broker for a message.
+With QoS 1 and 2, `WINDOW` messages are under way. `--peer` measures another broker, see
+`benchmarks.pairs`.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import socket
-import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
+
+from benchmarks import pairs
+from benchmarks.pairs import BATCH, SUBSCRIBER, Protocol
 
 TOPIC = b"bench/mqtt"
 PAYLOAD = b"x" * 100
-BATCH, WINDOW = 50, 200
+WINDOW = 200
 IDS = 20 * BATCH
 """Packet ids of the publisher, used again and again."""
-WARM = 2000
 _HEAD = 2
 _ID_AT = _HEAD + 2 + len(TOPIC)
 _ACK = 4
 """Bytes of an acknowledgement."""
-
-Rates = dict[str, float]
 
 
 def publish_packet(qos: int, packet_id: int = 0) -> bytes:
@@ -117,148 +109,17 @@ def receive(client: socket.socket, qos: int, count: int) -> None:
         rest = rest[at:]
 
 
-def play(role: str, port: int, qos: int, count: int) -> None:
-    """One client's process: it warms up, then waits for a line and prints one when it is done."""
+def open_client(role: str, port: int, case: str) -> Callable[[int], None]:
+    """Return what sends or gets so many messages."""
+    qos = CASES.index(case)
     client = connect(port, f"bench-{role}-{os.getpid()}".encode())
-    if role == "subscriber":
+    if role == SUBSCRIBER:
         subscribe(client, qos)
-    for messages in (WARM, count):
-        print("ready", flush=True)
-        sys.stdin.readline()
-        (receive if role == "subscriber" else publish)(client, qos, messages)
-        print("done", flush=True)
-    sys.stdin.readline()
-    client.close()
+        return partial(receive, client, qos)
+    return partial(publish, client, qos)
 
 
-class Player:
-    """A client's process."""
-
-    def __init__(self, role: str, port: int, qos: int, count: int) -> None:
-        arguments = ["--role", role, "--port", str(port), "--qos", str(qos), "--count", str(count)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.mqtt", *arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def wait(self) -> None:
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline():
-            raise RuntimeError("a client has ended")
-
-    def go(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-def cpu_seconds(pid: int | None) -> float:
-    """Return the processor time of a process; 0 if it is not known."""
-    if pid is None:
-        return 0.0
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def run(port: int, pid: int | None, qos: int, count: int) -> Rates:
-    players = [Player(role, port, qos, count) for role in ("subscriber", "publisher")]
-    try:
-        for _ in range(2):  # to warm up, and to measure
-            for player in players:
-                player.wait()
-            wall, cpu = time.perf_counter(), cpu_seconds(pid)
-            for player in players:
-                player.go()
-            for player in players:
-                player.wait()
-            wall, cpu = time.perf_counter() - wall, cpu_seconds(pid) - cpu
-    finally:
-        for player in players:
-            player.end()
-    return {"msg_per_s": count / wall, "cpu_us_per_msg": cpu / count * 1e6}
-
-
-_BROKER = """
-import asyncio, gc, sys
-from pyjms_broker.cli.start import GC_THRESHOLDS
-from pyjms_broker.service import BrokerService
-async def main():
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)  # as `pyjms broker start` does
-    service = BrokerService("bench", persistent=False)
-    connector = service.add_connector("mqtt://127.0.0.1:0")
-    async with service:
-        print(connector.connect_uri.rpartition(":")[2], flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
-asyncio.run(main())
-"""
-
-
-@contextmanager
-def broker() -> Iterator[tuple[int, int]]:
-    """Start this project's broker; yield its port and process id."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _BROKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            yield int(process.stdout.readline()), process.pid
-        finally:
-            process.kill()
-
-
-def measure(
-    count: int, runs: int, peer: tuple[int, int | None] | None = None
-) -> dict[str, dict[str, Rates]]:
-    """Return the medians by broker and QoS."""
-    with broker() as own:
-        brokers: dict[str, tuple[int, int | None]] = {"pyjms": own}
-        if peer is not None:
-            brokers["peer"] = peer
-        found: dict[str, dict[str, list[Rates]]] = {name: {} for name in brokers}
-        for qos in range(3):
-            for _ in range(runs):
-                for name, (port, pid) in brokers.items():
-                    found[name].setdefault(f"QoS {qos}", []).append(run(port, pid, qos, count))
-    return {
-        name: {
-            case: {key: statistics.median(each[key] for each in rates) for key in rates[0]}
-            for case, rates in table.items()
-        }
-        for name, table in found.items()
-    }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=20_000, help=f"a multiple of {BATCH}")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--peer", metavar="PORT[:PID]")
-    parser.add_argument("--role", choices=["publisher", "subscriber"], help=argparse.SUPPRESS)
-    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--qos", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    arguments = parser.parse_args()
-    if arguments.role is not None:
-        play(arguments.role, arguments.port, arguments.qos, arguments.count)
-        return
-    peer = None
-    if arguments.peer is not None:
-        port, _, pid = arguments.peer.partition(":")
-        peer = int(port), int(pid) if pid else None
-    table = measure(arguments.count, arguments.runs, peer)
-    if arguments.json:
-        print(json.dumps(table))
-        return
-    for name, cases in table.items():
-        for case, rates in cases.items():
-            rate, cpu = rates["msg_per_s"], rates["cpu_us_per_msg"]
-            print(f"{name:6} {case} {rate:8.0f} msg/s, broker {cpu:.1f} us/msg")
-
+CASES = ("QoS 0", "QoS 1", "QoS 2")
 
 if __name__ == "__main__":
-    main()
+    pairs.main(Protocol("benchmarks.mqtt", "mqtt://127.0.0.1:0", CASES, open_client), __doc__)

@@ -62,6 +62,14 @@ def test_every_message_of_an_mqtt_run_arrives() -> None:
     }
 
 
+@pytest.mark.nightly
+def test_every_message_of_an_amqp_run_arrives() -> None:
+    printed = run_module("benchmarks.amqp", "--count", "100", "--runs", "1", "--json")
+    rates = json.loads(printed)["pyjms"]
+    assert rates["settled"]["msg_per_s"] > 0
+    assert rates["unsettled"]["msg_per_s"] > 0
+
+
 async def test_a_window_holds_the_producer_back() -> None:
     window = queue.Window(queue.WINDOW + 1)
     await window.room_for(queue.WINDOW - 1)

@@ -70,11 +70,17 @@ def test_a_broker_needs_few_calls_a_message(client: str, broker: str, most: int)
     assert per_message(counts) <= most
 
 
-@pytest.mark.parametrize(("qos", "most"), [(0, 13), (1, 22), (2, 32)])
-def test_a_broker_needs_few_calls_an_mqtt_message(qos: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("broker", "client", "most"),
+    [("mqtt", "qos 0", 13), ("mqtt", "qos 1", 22), ("mqtt", "qos 2", 32),
+     ("amqp", "settled", 155), ("amqp", "unsettled", 153)],
+)  # fmt: skip
+def test_a_broker_needs_few_calls_a_message_of_other_protocols(
+    broker: str, client: str, most: int
+) -> None:
     with ExitStack() as stack:
-        measured = Role(stack, "mqtt")
-        peer = Role(stack, f"qos {qos}", measured.first)
+        measured = Role(stack, broker)
+        peer = Role(stack, client, measured.first)
         counts = []
         for _ in range(3):
             measured.ask()

@@ -5,9 +5,11 @@ A process counts, `python -m tests.kit.calls ROLE [URL]`, and is driven by the l
     broker      a broker without a store   a line: print the calls since the last line
     store       a broker with a store      the same
     mqtt        a broker of MQTT clients   the same
+    amqp        a broker of AMQP clients   the same
     sender      a client, in bursts        a line: send and receive `MESSAGES`, then print a line
     requester   a client, one in flight    the same, each message when the last one has arrived
     qos 0 to 2  two MQTT clients           the same, the one to the other
+    (un)settled two AMQP clients           the same
     template    a client                   a line: send `MESSAGES`, print the calls
     container   a client                   a line: send, handle and commit, print the handling's
 
@@ -27,7 +29,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from benchmarks import mqtt
+from benchmarks import amqp, mqtt
+from benchmarks.pairs import PUBLISHER, SUBSCRIBER
 from pyjms.aio import (
     CachingConnectionFactory,
     ConnectionFactory,
@@ -79,7 +82,7 @@ async def _line() -> bool:
     return bool(await asyncio.to_thread(sys.stdin.readline))
 
 
-async def _broker(counter: CallCounter, folder: str | None, scheme: str = "tcp") -> None:
+async def _broker(counter: CallCounter, folder: str | None, url: str = "tcp://127.0.0.1:0") -> None:
     counter.watch()
     counter.is_counting = True
     service = (
@@ -87,7 +90,7 @@ async def _broker(counter: CallCounter, folder: str | None, scheme: str = "tcp")
         if folder is None
         else BrokerService("calls", data_directory=Path(folder))
     )
-    connector = service.add_connector(f"{scheme}://127.0.0.1:0")
+    connector = service.add_connector(url)
     async with service:
         print(connector.connect_uri.split("?")[0], flush=True)
         while await _line():
@@ -133,13 +136,22 @@ async def _client(url: str, burst: int, *, persistent: bool) -> None:
 
 
 async def _mqtt_clients(url: str, qos: int) -> None:
+    await _pair(url, mqtt.CASES[qos], mqtt.open_client)
+
+
+async def _amqp_clients(url: str, case: str) -> None:
+    await _pair(url, case, amqp.open_client)
+
+
+async def _pair(
+    url: str, case: str, connect: Callable[[str, int, str], Callable[[int], None]]
+) -> None:
     port = int(url.rpartition(":")[2])
-    subscriber, publisher = (mqtt.connect(port, name) for name in (b"subscriber", b"publisher"))
-    mqtt.subscribe(subscriber, qos)
+    receive, send = (connect(role, port, case) for role in (SUBSCRIBER, PUBLISHER))
     messages = _WARM
     while True:
-        receiving = asyncio.create_task(asyncio.to_thread(mqtt.receive, subscriber, qos, messages))
-        await asyncio.to_thread(mqtt.publish, publisher, qos, messages)
+        receiving = asyncio.create_task(asyncio.to_thread(receive, messages))
+        await asyncio.to_thread(send, messages)
         await receiving
         print("done", flush=True)
         if not await _line():
@@ -210,11 +222,13 @@ def main(role: str, url: str = "") -> None:
         roles: dict[str, Callable[[], Awaitable[None]]] = {
             "broker": lambda: _broker(counter, None),
             "store": lambda: _broker(counter, folder),
-            "mqtt": lambda: _broker(counter, None, "mqtt"),
+            "mqtt": lambda: _broker(counter, None, "mqtt://127.0.0.1:0"),
+            "amqp": lambda: _broker(counter, None, amqp.URL),
             "burst": lambda: _client(url, _BURST, persistent=False),
             "one in flight": lambda: _client(url, 1, persistent=False),
             "persistent": lambda: _client(url, 1, persistent=True),
             **{f"qos {qos}": partial(_mqtt_clients, url, qos) for qos in range(3)},
+            **{case: partial(_amqp_clients, url, case) for case in amqp.CASES},
             "template": lambda: _send(url, counter),
             "container": lambda: _handle(url, counter),
         }

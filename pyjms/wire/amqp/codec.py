@@ -280,13 +280,18 @@ class Reader:
         self.values += count
         if self.values > MAX_VALUES:
             raise RemoteProtocolError(f"there are more than {MAX_VALUES} values")
-        self._enter()
+        self.depth += 1
+        if self.depth > MAX_NESTING_DEPTH:
+            self._refuse_depth()
         return count, end
 
     def _enter(self) -> None:
         self.depth += 1
         if self.depth > MAX_NESTING_DEPTH:
-            raise RemoteProtocolError(f"values are nested more than {MAX_NESTING_DEPTH} deep")
+            self._refuse_depth()
+
+    def _refuse_depth(self) -> None:
+        raise RemoteProtocolError(f"values are nested more than {MAX_NESTING_DEPTH} deep")
 
     def _finish(self, end: int) -> None:
         self.depth -= 1

@@ -187,6 +187,11 @@ class Engine:
                 self.fail(RESOURCE_LIMIT, "Too many frames before the answer to the first ones")
         elif isinstance(item, Frame):
             if self.stage == Stage.OPEN:
+                if type(item.body) is Transfer:
+                    session = self.sessions.get(item.channel)
+                    if session is not None:
+                        session.on_transfer(item.body, item.payload)
+                        return
                 self._on_frame(item)
             elif item.body is not None:
                 self._on_early_frame(item.body)
@@ -252,12 +257,8 @@ class Engine:
         if body is None:
             return
         session = self.sessions.get(frame.channel)
-        if session is not None:
-            if type(body) is Transfer:
-                session.on_transfer(body, frame.payload)
-                return
-            if session.on_frame(body):
-                return
+        if session is not None and session.on_frame(body):
+            return
         if isinstance(body, Begin):
             self._on_begin(frame.channel, body)
         elif isinstance(body, Close):

@@ -19,6 +19,7 @@ from pyjms.wire.amqp.codec import (
     MAP_32,
     READ_ERRORS,
     WRITE_ERRORS,
+    WRITERS,
     Reader,
     write_binary,
     write_failure,
@@ -190,6 +191,10 @@ def _read_section(reader: Reader, message: Message, code: int) -> None:
         raise RemoteProtocolError(f"the section {code:#x} does not exist")
 
 
+_WRITE_HEADER: Final = WRITERS[Header]
+_WRITE_PROPERTIES: Final = WRITERS[Properties]
+
+
 def encode_message(message: Message) -> bytes:
     """Return the payload of a message.
 
@@ -199,7 +204,7 @@ def encode_message(message: Message) -> bytes:
     buffer = bytearray()
     try:
         if message.header is not None:
-            write_value(buffer, message.header)
+            _WRITE_HEADER(buffer, message.header)
         if message.delivery_annotations is not None:
             buffer += b"\0\x53\x71"
             write_symbol_map(buffer, message.delivery_annotations)
@@ -209,7 +214,7 @@ def encode_message(message: Message) -> bytes:
             buffer += b"\0\x53\x72"
             write_symbol_map(buffer, message.message_annotations)
         if message.properties is not None:
-            write_value(buffer, message.properties)
+            _WRITE_PROPERTIES(buffer, message.properties)
         if message.encoded_properties is not None:
             buffer += b"\0\x53\x74" + message.encoded_properties
         elif message.application_properties is not None:

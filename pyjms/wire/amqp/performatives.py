@@ -655,13 +655,18 @@ def _read_transfer(data: bytes) -> tuple[Transfer, int]:
     if data[3] != LIST_8:
         raise LookupError
     end = 5 + data[4]
-    handle, at = _uint(data, 6)
-    delivery_id, at = _uint(data, at)
+    # written out in their most frequent forms, as each call would cost a tenth of the whole
+    handle, at = (0, 7) if data[6] == UINT_0 else _uint(data, 6)
+    if data[at] == UINT:
+        (delivery_id,) = U32.unpack_from(data, at + 1)
+        at += 5
+    else:
+        delivery_id, at = _uint(data, at)
     if data[at] != 0xA0:
         raise LookupError
     tag_end = at + 2 + data[at + 1]
     tag = data[at + 2 : tag_end]
-    message_format, at = _uint(data, tag_end)
+    message_format, at = (0, tag_end + 1) if data[tag_end] == UINT_0 else _uint(data, tag_end)
     count = data[5]
     settled = _BOOLEANS[data[at]] if count > 4 else False
     more = _BOOLEANS[data[at + 1]] if count > 5 else False
@@ -764,7 +769,7 @@ def _boolean(value: bool | None) -> int:
 def _transfer(body: Transfer, tag: bytes) -> bytes:
     """Return the bytes of a transfer that is not the continuation of another."""
     size, number = len(tag), body.message_format or 0
-    tail = bytes((_boolean(body.settled), _boolean(body.more)))
+    tail = bytes((TRUE if body.settled else FALSE, TRUE if body.more else FALSE))
     tail = (b"\x70" + U32.pack(number) if number else b"\x43") + tail
     head = _TRANSFER.pack(
         0, SMALL_ULONG, 0x14, LIST_8, 13 + size + len(tail), 6, UINT, body.handle,

@@ -256,8 +256,10 @@ class Session:
                 each for key, each in unsettled.items() if 0 <= _difference(key, first) <= span
             ]
         for delivery in found:
-            if not delivery.is_unsettled:
-                continue  # by the handler of one before
+            state = disposition.state
+            is_known = not disposition.settled and (state is None or state == delivery.state)
+            if is_known or not delivery.is_unsettled:
+                continue  # nothing new, or settled by the handler of one before
             link = delivery.link
             if disposition.state is not None:
                 delivery.state = disposition.state

@@ -134,7 +134,7 @@ class AmqpSession(ClientSession[Item]):
         self._transaction_numbers = itertools.count(1)
         self._requests: dict[int, tuple[Done | None, Failed | None]] = {}
         self._with_unsent_acks: dict[ConsumerLink, None] = {}
-        self._windows = anyio.Event()
+        self._windows: anyio.Event | None = None
         """Set when the client's session windows have room again, or the session has ended."""
 
     @cached_property
@@ -179,7 +179,7 @@ class AmqpSession(ClientSession[Item]):
         """Wait until the client has read, and has opened the windows of its sessions."""
         await self._tcp.drain()
         while self.engine.queued > LOW_WATER:
-            self._windows = anyio.Event()
+            self._windows = self._windows or anyio.Event()
             await self._windows.wait()
             await self._tcp.drain()
 
@@ -189,7 +189,12 @@ class AmqpSession(ClientSession[Item]):
 
     def _discard(self) -> None:
         self.engine.discard()
-        self._windows.set()
+        self._end_wait()
+
+    def _end_wait(self) -> None:
+        waiting, self._windows = self._windows, None
+        if waiting is not None:
+            waiting.set()
 
     async def stop(self) -> None:
         self._discard()
@@ -202,8 +207,8 @@ class AmqpSession(ClientSession[Item]):
             return
         try:
             self.engine.receive(item)
-            if self.engine.queued <= LOW_WATER:
-                self._windows.set()
+            if self._windows is not None and self.engine.queued <= LOW_WATER:
+                self._end_wait()
         except ConnectionFailedException as error:
             logger.debug("An AMQP client has disconnected: %s", error)
         except JMSException as error:
