@@ -71,3 +71,25 @@ async def test_programs_of_the_java_client(
         url = f"amqp://127.0.0.1:{amqp.port}"
         done = await anyio.run_process([*java, scenario, url, "programs"], check=False)
     assert json.loads(done.stdout.decode().splitlines()[-1]) == {"value": expected}
+
+
+@pytest.mark.maven
+@pytest.mark.timeout(600)
+@pytest.mark.fact("amqp-connector A70", "amqp-connector A84", "amqp-connector A90")
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "jms.forceAsyncSend=true",
+        "jms.presettlePolicy.presettleAll=true",
+        "jms.prefetchPolicy.all=0",
+    ],
+    ids=["unsettled", "settled", "pulls"],
+)
+async def test_many_messages_arrive(amqp_broker: StartAmqp, qpid: list[str], options: str) -> None:
+    async with amqp_broker() as amqp:
+        url = f"amqp://127.0.0.1:{amqp.port}?{options}"
+        done = await anyio.run_process([*qpid, "Speed", url, "2000", "2", "false"])
+    rates = done.stdout.decode().split()
+    print(f"{options}: {rates} messages a second")
+    assert len(rates) == 2

@@ -7,7 +7,7 @@ import javax.jms.MessageProducer;
 import javax.jms.Session;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
-/** Sends and receives at once, one to one, and prints the messages a second of several rounds. */
+/** Sends and receives at once until all has come, and prints the messages a second of several rounds. */
 public final class Speed {
     public static void main(String[] arguments) throws Exception {
         int count = Integer.parseInt(arguments[1]);
