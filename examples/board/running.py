@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ __all__ = ["run_pipelines"]
 CONFIG = Path(__file__).with_name("application.yaml")
 COMMAND = Path(sys.executable).with_name("pyjms")
 LOOK_EVERY = 0.02
+PROGRESS = re.compile(r"Starting Spark with .*|Spark: .*")
 INTO_A_BATCH = 0.25
 """Seconds; shorter than a batch, which spends most of its time in its tasks."""
 DEADLINE = 300.0
@@ -35,14 +37,20 @@ def run_pipelines(
     arguments = ["pipeline", "run", "--once", "--config", str(CONFIG)]
     for name in only:
         arguments += ["--only", name]
+    path = folder / "pipelines.log"
     with (
-        (folder / "pipelines.log").open("a") as log,
+        path.open("a") as log,
+        path.open(encoding="utf-8") as lines,
         running(
             [str(COMMAND), *arguments, "examples.board.pipelines"], folder, url, log.fileno()
         ) as process,
     ):
         began, seen = time.monotonic(), len(finished(folder, only[0]))
+        lines.seek(0, os.SEEK_END)
         while process.poll() is None:
+            for line in lines:
+                if found := PROGRESS.search(line):
+                    print(f"  {found[0]}", flush=True)
             done = sorted(finished(folder, only[0]))
             for number in done[seen:]:
                 print(f"  batch {number} done after {time.monotonic() - began:.1f} s", flush=True)

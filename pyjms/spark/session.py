@@ -226,9 +226,9 @@ def spark_session(
         master: `local[*,4]` is this process with four attempts per task; a cluster has a URL.
         java: `auto`, `system`, `bundled`, or the folder of a Java, as in `find_java`.
         conf: settings of Spark, which override those of pyjms.
-        aot_cache: whether Java keeps a start-up cache in the user's cache folder, of 100 MB and
-            more. The first run writes it when it ends, which takes some seconds, later ones use it.
-            With Java 25 it halves the time to start, older ones save 5 s of processor time.
+        aot_cache: whether Java keeps a start-up cache of 170 MB in the user's cache folder. The
+            first run writes it when it ends, which takes 24 s of processor time with Java 17;
+            later ones use it, and take 5 s less. With Java 25 it halves the time to start.
         linked_home: whether the JVM's SPARK_HOME is a folder of links in the user's cache folder,
             by which Spark's Python processes import the installed pyspark, compiled once, instead
             of its zip file, which each of them compiles again. Only for pip's pyspark and a local

@@ -13,6 +13,7 @@ import sys
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.session import find_java
+from pyjms.spark.start import link_spark_home
 from tests.kit.servers.java_programs import ROOT, kept
 
 ARCHIVE = "spark.jsa"
@@ -34,7 +35,8 @@ def main() -> None:
 
     from tests.kit.spark.runs import run_until_java_has_ended
 
-    stamp = f"{java.path} {java.version} {found.origin} {pyspark.__version__}"
+    home = link_spark_home()  # whose path to the jars the archive contains
+    stamp = f"{java.path} {java.version} {found.origin} {pyspark.__version__} {home}"
     with kept("archive", SOURCES, stamp) as (folder, is_made):
         if not is_made:
             new = folder / f"new-{ARCHIVE}"
