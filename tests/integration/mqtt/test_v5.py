@@ -436,6 +436,44 @@ async def test_a_clean_start_sends_the_will_that_waits(
     await watcher.nothing_comes()
 
 
+@pytest.mark.fact("mqtt-connector M66")
+async def test_all_kinds_of_messages_in_one_chunk(mqtt: MqttBroker) -> None:
+    former, plain, other = await mqtt.client(), await v5(mqtt), await v5(mqtt)
+    await former.subscribe("a", qos=2)
+    await plain.subscribe("a", qos=2)
+    await subscribe(other, Filter("a", 1, retain_as_published=True), subscription_identifier=[7])
+    shown: list[tuple[str, int, bool, Properties]] = [
+        ("0", 0, False, {}),
+        ("1", 0, False, {}),
+        ("2", 1, False, {}),
+        ("3", 2, False, {}),
+        ("4", 2, False, {"user_property": [("k", "v")]}),
+        ("5", 0, False, {"correlation_data": b"c"}),
+        ("6", 1, True, {}),
+        ("7" * 20_000, 1, False, {}),
+        ("8" * 200, 0, False, {}),
+        ("", 2, False, {"response_topic": "r"}),
+        ("9", 1, False, {}),
+    ]
+    packets = [
+        Publish("a", text.encode(), qos, retain, False, number + 1 if qos else 0, dict(properties))
+        for number, (text, qos, retain, properties) in enumerate(shown)
+    ]
+    await (await v5(mqtt)).send(*packets)
+    for client in (former, plain, other):
+        found = [
+            (m.payload.decode(), m.qos, m.retain, m.properties)
+            for m in await client.messages(len(shown))
+        ]
+        if client is former:
+            assert found == [(text, qos, False, {}) for text, qos, _, _ in shown]
+        elif client is plain:
+            assert found == [(text, qos, False, props) for text, qos, _, props in shown]
+        else:
+            mark = {"subscription_identifier": [7]}
+            assert found == [(t, min(q, 1), retain, p | mark) for t, q, retain, p in shown]
+
+
 @pytest.mark.fact("mqtt-connector M141")
 @pytest.mark.parametrize("returns", [False, True])
 async def test_a_will_waits_over_restarts(

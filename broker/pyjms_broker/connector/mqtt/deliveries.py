@@ -201,7 +201,7 @@ class Deliveries:
                 self.acknowledge_later(subscription, destination, message_id)
                 return
             flags |= _DUPLICATE
-        packet = self._written(subscription, destination, message, flags, packet_id)
+        packet = self._packet_of(subscription, destination, message, flags, packet_id)
         if packet is not None and qos == EXACTLY_ONCE and former is None and state.has_marks:
             sent = Sent(subscription.key, message_id, qos, subscription, destination)
             marked = state.add(packet_id, sent)
@@ -229,13 +229,16 @@ class Deliveries:
         be of MQTT clients.
         """
         first, state = commands[0], self._session.state
-        if type(first) is not MessageDispatch or self.is_v5 or self._held or state.former:
+        if type(first) is not MessageDispatch or self._held or state.former:
             return 0
         consumer_id, destination = first.consumer_id, first.destination
         assert consumer_id is not None
         assert destination is not None
         subscription = self.consumers.get(consumer_id.identity)
         if subscription is None or (subscription.hides and is_hidden(destination)):
+            return 0
+        is_v5, options = self.is_v5, subscription.options
+        if subscription.identifiers or options.retain_as_published or self.largest_packet:
             return 0
         topic = self._topics.get(destination.identity) or self._topic_of(destination)
         room = self.most_in_flight - len(state.sent)
@@ -250,6 +253,8 @@ class Deliveries:
                 break
             message = command.message
             if type(message) is not ActiveMQBytesMessage or message.compressed:
+                break
+            if is_v5 and (message.expiration or message.reply_to or message.correlation_id):
                 break
             message_id, payload = message.message_id, message.content or b""
             found = FREQUENT_DELIVERIES.get(message.marshalled_properties)
@@ -269,14 +274,14 @@ class Deliveries:
                 room -= 1
                 sent = Sent(subscription.key, message_id, qos, subscription, destination)
                 state.sent[packet_id] = sent
-            out += publish_bytes(topic, payload, flags, packet_id)
+            out += publish_bytes(topic, payload, flags, packet_id, is_v5=is_v5)
             count += 1
         if last_id is not None:
             self.acknowledge_later(subscription, destination, last_id)
             subscription.unsent[-1].message_count += acknowledged - 1
         return count
 
-    def _written(
+    def _packet_of(
         self,
         subscription: Subscription,
         destination: Destination,

@@ -270,20 +270,17 @@ class MqttSession(ClientSession[Packet]):
                 if not packets:
                     break
             packet = packets[0]
-            if (
-                self._messages
-                and (type(packet) is not Publish or self.state.has_marks)
-                and self._follows_messages(packet)
-                and not self._send_messages()
-            ):
-                return
+            kind = type(packet)
+            if self._messages and kind is not Ack and self._follows_messages(packet):
+                self._send_messages()
+                continue
             packets.popleft()
             if self.status in _ENDING:
                 continue
-            handler = HANDLERS.get(type(packet))
+            handler = HANDLERS.get(kind)
             try:
                 if handler is None:
-                    self.fail(PROTOCOL_ERROR, f"a client sends no {type(packet).__name__}")
+                    self.fail(PROTOCOL_ERROR, f"a client sends no {kind.__name__}")
                 else:
                     handler(self, packet)
             except ConnectionFailedException as error:
@@ -339,19 +336,18 @@ class MqttSession(ClientSession[Packet]):
         """Return whether the broker must have the messages before it gets what a packet causes."""
         if isinstance(packet, Publish):
             return packet.qos == EXACTLY_ONCE and self.state.has_marks
-        return not isinstance(packet, Ack)
+        return True
 
-    def _send_messages(self) -> bool:
-        """Pass the messages on, as long as the broker wants any; return whether it has got all."""
+    def _send_messages(self) -> None:
+        """Pass the messages on, as long as the broker wants any."""
         if self._is_sending:  # one of them was refused, which ends the connection
-            return False
+            return
         self._is_sending = True
         try:
             while self._messages and not self.is_paused:
                 self.connection.on_commands(self._messages)
         finally:
             self._is_sending = False
-        return not self._messages
 
     def resume_reading(self) -> None:
         if not self._messages:

@@ -164,11 +164,11 @@ class KeptSessions:
             earliest = min(self._expirations.values())
             self._wakes_at = max(earliest, _clock.now() + _INTERVAL)
             await _clock.sleep(self._wakes_at - _clock.now())
-            for client_id in self.expired():
+            for client_id in self.expired_clients():
                 self.end_if_expired(client_id)
         self._timer = None
 
-    def expired(self) -> list[str]:
+    def expired_clients(self) -> list[str]:
         """Return the clients whose sessions have expired and are not ended yet."""
         now = _clock.now()
         return [each for each, when in self._expirations.items() if when <= now]

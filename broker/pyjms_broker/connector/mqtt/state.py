@@ -193,7 +193,7 @@ class SessionState:
     # what the store's subscriptions do not have
     def keep_filter(self, wanted: Filter, identifiers: list[int]) -> Completion:
         """Record a subscription; answer it when the result is completed."""
-        mark = Mark(self._client_id, FILTER, 0, wanted.text, _written(wanted, identifiers))
+        mark = Mark(self._client_id, FILTER, 0, wanted.text, _text_of(wanted, identifiers))
         if self.filters.get(wanted.text) == (wanted, identifiers):
             stored = self._marked.get(mark.place)
             return COMPLETED if stored is None else stored.stored
@@ -294,7 +294,7 @@ class SessionState:
             self._unmark(place)
 
 
-def _written(wanted: Filter, identifiers: list[int]) -> str:
+def _text_of(wanted: Filter, identifiers: list[int]) -> str:
     options = wanted.qos, wanted.no_local, wanted.retain_as_published, wanted.retain_handling
     return json.dumps([*options, *identifiers])
 

@@ -40,7 +40,7 @@ _PREFETCH: Final = {"topic": 32767, "durable": 100, "queue": 1000}
 """ActiveMQ's defaults for MQTT. (mqtt-connector M91)"""
 
 
-def exchanged(name: str) -> str:
+def exchange(name: str) -> str:
     """Return the broker's name for an MQTT topic or filter, or the other way round."""
     return name.translate(_EXCHANGED)
 
@@ -84,12 +84,12 @@ class DefaultSubscriptions:
         return _cached_topic(self, text)
 
     def _name(self, text: str) -> str:
-        name = exchanged(text)
+        name = exchange(text)
         return name if name.startswith(self.prefix) else self.prefix + name
 
     def text(self, destination: Destination) -> str:
         """Return the MQTT topic of a message from a destination."""
-        return exchanged(destination.physical_name.removeprefix(self.prefix))
+        return exchange(destination.physical_name.removeprefix(self.prefix))
 
     def place(self, client_id: str, text: str, qos: int, *, kept: bool) -> Place:
         """Return the consumer for a filter."""
@@ -122,19 +122,19 @@ class VirtualTopicSubscriptions(DefaultSubscriptions):
         shared = shared_filter(text)
         if shared is None:
             return super().place(client_id, text, qos, kept=kept)
-        group = exchanged(shared.group).translate(_ESCAPED).replace(":", "%3A")
+        group = exchange(shared.group).translate(_ESCAPED).replace(":", "%3A")
         name = f"Consumer.{group}.{self._name(shared.text)}"
         return Place(Queue(name), None, _PREFETCH["queue"])
 
     def _kept_place(self, client_id: str, text: str, qos: str) -> Place:
         name = self._name(text)
-        if name == exchanged(text):  # it names the virtual topic itself (mqtt-connector M102)
+        if name == exchange(text):  # it names the virtual topic itself (mqtt-connector M102)
             return super()._kept_place(client_id, text, qos)
         return Place(Queue(f"{_queue_prefix(client_id)}{qos}.{name}"), None, _PREFETCH["queue"])
 
     def text(self, destination: Destination) -> str:
         _, mark, name = destination.physical_name.partition(_VIRTUAL)
-        return exchanged(name if mark else destination.physical_name)
+        return exchange(name if mark else destination.physical_name)
 
     def kept(self, host: BrokerHost, client_id: str) -> Iterator[KeptFilter]:
         yield from super().kept(host, client_id)
@@ -143,12 +143,12 @@ class VirtualTopicSubscriptions(DefaultSubscriptions):
             start = f"{prefix}{qos}.{_VIRTUAL}"
             for queue in host.region_broker.queues_of_consumer(start.split(".")[1]):
                 if queue.physical_name.startswith(start) and queue.physical_name != start:
-                    yield KeptFilter(exchanged(queue.physical_name[len(start) :]), _QOS[qos])
+                    yield KeptFilter(exchange(queue.physical_name[len(start) :]), _QOS[qos])
 
 
 def _queue_prefix(client_id: str) -> str:
     """Return the beginning of the names of a client's queues, whose id is one path element."""
-    return f"Consumer.{exchanged(client_id).translate(_ESCAPED)}:"
+    return f"Consumer.{exchange(client_id).translate(_ESCAPED)}:"
 
 
 def delete_kept(host: BrokerHost, client_id: str) -> None:

@@ -12,7 +12,7 @@ from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, MessageId, Pr
 from pyjms_broker.connector.mqtt.deliveries import Subscription
 from pyjms_broker.connector.mqtt.sessions import KeptSessions
 from pyjms_broker.connector.mqtt.state import Sent, SessionState
-from pyjms_broker.connector.mqtt.topics import STRATEGIES, exchanged, unusable
+from pyjms_broker.connector.mqtt.topics import STRATEGIES, exchange, unusable
 
 DEFAULT, VIRTUAL = STRATEGIES.values()
 CONSUMER = Subscription(
@@ -24,8 +24,8 @@ STORED, REFUSED = (MessageId(None, ProducerId("ID:p", 1, 1), number) for number 
 @pytest.mark.fact("mqtt-connector M50")
 @pytest.mark.parametrize(("text", "name"), [("a/b.c", "a.b/c"), ("+/#", "*.>"), ("*>", "+#")])
 def test_characters_are_exchanged(text: str, name: str) -> None:
-    assert exchanged(text) == name
-    assert exchanged(name) == text
+    assert exchange(text) == name
+    assert exchange(name) == text
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).map(str.strip))
@@ -81,7 +81,7 @@ def test_the_number_of_sessions_of_absent_clients_is_limited() -> None:
     assert kept.get("c0") is None
     assert kept.get("c1") is not None
     assert kept.get("present") is present
-    assert kept.expired() == []
+    assert kept.expired_clients() == []
 
 
 def test_the_memory_of_sessions_of_absent_clients_is_limited() -> None:
