@@ -372,12 +372,17 @@ def _read_headers(message: Message) -> Iterable[str]:
             variables = "".join(f"{_variable(f)}, " for f in run)
             yield f"    ({variables}) = {_run_name(run)}.unpack_from(frame, at)"
             yield f"    at += {_run_name(run)}_SIZE"
-        elif run[0].of == "Destination":
-            yield f"    {_variable(run[0])}, at = self._nullable_destination(frame, at)"
-        elif run[0].of == "TransactionId":
-            yield f"    {_variable(run[0])}, at = self._nullable(frame, at, LOCAL_TRANSACTION_ID)"
         else:
-            yield f"    {_variable(run[0])}, at = self._string(frame, at)"
+            name = _variable(run[0])
+            read = {
+                "Destination": "_nullable_destination(frame, at)",
+                "TransactionId": "_nullable(frame, at, LOCAL_TRANSACTION_ID)",
+            }.get(run[0].of or "", "_string(frame, at)")
+            yield f"    {name}: {_local(run[0])} = None"
+            yield "    if frame[at]:"
+            yield f"        {name}, at = self.{read}"
+            yield "    else:"
+            yield "        at += 1"
     yield "    # fmt: off"
     yield from _fill("    return (", names, ")")
     yield "    # fmt: on"

@@ -126,21 +126,41 @@ class StructureMemo:
         self, frame: bytes, at: int
     ) -> tuple[Any, str | None, int, str | None, bool, int, int, Any, int, str | None, int]:
         """Read the fields from originalTransactionId to type one by one."""
-        original_transaction_id, at = self._nullable(frame, at, LOCAL_TRANSACTION_ID)
-        group_id, at = self._string(frame, at)
+        original_transaction_id: Any = None
+        if frame[at]:
+            original_transaction_id, at = self._nullable(frame, at, LOCAL_TRANSACTION_ID)
+        else:
+            at += 1
+        group_id: str | None = None
+        if frame[at]:
+            group_id, at = self._string(frame, at)
+        else:
+            at += 1
         (group_sequence,) = GROUP_SEQUENCE.unpack_from(frame, at)
         at += GROUP_SEQUENCE_SIZE
-        correlation_id, at = self._string(frame, at)
+        correlation_id: str | None = None
+        if frame[at]:
+            correlation_id, at = self._string(frame, at)
+        else:
+            at += 1
         (
             persistent,
             expiration,
             priority,
         ) = PERSISTENT_EXPIRATION_PRIORITY.unpack_from(frame, at)
         at += PERSISTENT_EXPIRATION_PRIORITY_SIZE
-        reply_to, at = self._nullable_destination(frame, at)
+        reply_to: Any = None
+        if frame[at]:
+            reply_to, at = self._nullable_destination(frame, at)
+        else:
+            at += 1
         (timestamp,) = TIMESTAMP.unpack_from(frame, at)
         at += TIMESTAMP_SIZE
-        type_, at = self._string(frame, at)
+        type_: str | None = None
+        if frame[at]:
+            type_, at = self._string(frame, at)
+        else:
+            at += 1
         # fmt: off
         return (
             original_transaction_id, group_id, group_sequence, correlation_id, persistent,
@@ -249,7 +269,7 @@ class FastReader(StructureMemo):
                 elif code == MessageDispatch.TYPE:
                     command = self._dispatch(data, start, end)
                 elif code == MessageAck.TYPE:
-                    command = self._ack(data[start:end])
+                    command = self._next_ack(data, start, end) or self._ack(data[start:end])
                 else:
                     command = self.read_frame(data[start:end])
                 if command is None:
@@ -268,7 +288,7 @@ class FastReader(StructureMemo):
             if code == MessageDispatch.TYPE:
                 return self._dispatch(frame, 0, len(frame))
             if code == MessageAck.TYPE:
-                return self._ack(frame)
+                return self._next_ack(frame, 0, len(frame)) or self._ack(frame)
             if code == Response.TYPE and len(frame) == RESPONSE.size:
                 _, command_id, response_required, correlation_id = RESPONSE.unpack(frame)
                 return Response(correlation_id, command_id, response_required)
@@ -313,33 +333,42 @@ class FastReader(StructureMemo):
             response_required,
         )
 
+    def _next_ack(self, data: bytes, start: int, end: int) -> MessageAck | None:
+        """Return the acknowledgement of one message from `start` to `end`; None: it has to be read.
+
+        It differs from the latest one only in its message's numbers.
+        """
+        prefix, key = self._ack_prefix, self._ack_key
+        at = start + 6 + len(prefix)
+        if (
+            end != at + len(key) + 37
+            or not prefix
+            or data[end - 1]
+            or not data.startswith(prefix, start + 6)
+            or not data.startswith(key, at + 16)
+        ):
+            return None
+        first = I64_PAIR.unpack_from(data, at)
+        if first != I64_PAIR.unpack_from(data, end - 21):
+            return None
+        command_id, response_required = _HEAD.unpack_from(data, start + 1)
+        destination, consumer_id, ack_type, producer_id = self._ack_ids
+        only = MessageId(None, producer_id, first[0], first[1])
+        return MessageAck(
+            destination,
+            None,
+            consumer_id,
+            ack_type,
+            only,
+            only,
+            I32.unpack_from(data, end - 5)[0],
+            None,
+            command_id,
+            response_required,
+        )
+
     def _ack(self, frame: bytes) -> MessageAck | None:
         command_id, response_required = _HEAD.unpack_from(frame, 1)
-        prefix, key = self._ack_prefix, self._ack_key
-        at = 6 + len(prefix)
-        if (
-            prefix
-            and frame.startswith(prefix, 6)
-            and len(frame) == at + len(key) + 37
-            and frame.startswith(key, at + 16)
-            and frame[at : at + 16] == frame[-21:-5]
-            and not frame[-1]
-        ):
-            destination, consumer_id, ack_type, producer_id = self._ack_ids
-            sequence, broker_sequence = I64_PAIR.unpack_from(frame, at)
-            only = MessageId(None, producer_id, sequence, broker_sequence)
-            return MessageAck(
-                destination,
-                None,
-                consumer_id,
-                ack_type,
-                only,
-                only,
-                I32.unpack_from(frame, len(frame) - 5)[0],
-                None,
-                command_id,
-                response_required,
-            )
         at = self._end_of_destination(frame, 6)
         destination = self._value(frame, 6, at)
         end = at + 1

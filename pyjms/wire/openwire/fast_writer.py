@@ -77,6 +77,7 @@ _ACK_END: Final = struct.Struct(">iB")
 _NULL: Final = b"\0"
 _NULLS: Final = b"\0\0"
 _MESSAGE_ID: Final = b"\1\x6e\0"
+_LONG: Final = 4096
 _MEMO_VALUES: Final = 512
 _MEMO_SIZE: Final = 320
 _ANY: Final = frozenset(STRUCTURES)
@@ -456,9 +457,11 @@ def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
     if message_id is None or (at is None and not is_plain(message)):
         _marshal_again(message)
         return
+    # a view of a long body saves one more copy of it, but takes longer than a short copy
+    data = raw if len(raw) < _LONG else memoryview(raw)
     try:
         if is_numbered:
-            message.raw = raw[:-TAIL_SIZE] + pack_tail(message)
+            message.raw = b"".join((data[:-TAIL_SIZE], pack_tail(message)))
             return
         if at is None:
             at = _broker_sequence_offset(raw)
@@ -466,7 +469,7 @@ def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
             (
                 raw[:at],
                 I64.pack(message_id.broker_sequence_id),
-                raw[at + 8 : -TAIL_SIZE],
+                data[at + 8 : -TAIL_SIZE],
                 pack_tail(message),
             )
         )
