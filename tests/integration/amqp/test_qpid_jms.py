@@ -75,20 +75,24 @@ async def test_programs_of_the_java_client(
 
 @pytest.mark.maven
 @pytest.mark.timeout(600)
-@pytest.mark.fact("amqp-connector A70", "amqp-connector A84", "amqp-connector A90")
+@pytest.mark.fact("amqp-connector A2", "amqp-connector A70", "amqp-connector A84")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize(
-    "options",
+    ("scheme", "options"),
     [
-        "jms.forceAsyncSend=true",
-        "jms.presettlePolicy.presettleAll=true",
-        "jms.prefetchPolicy.all=0",
+        ("amqp", "jms.forceAsyncSend=true"),
+        ("amqp", "jms.presettlePolicy.presettleAll=true"),
+        ("amqp", "jms.prefetchPolicy.all=0"),
+        ("ws", "jms.forceAsyncSend=true"),
     ],
-    ids=["unsettled", "settled", "pulls"],
+    ids=["unsettled", "settled", "pulls", "websocket"],
 )
-async def test_many_messages_arrive(amqp_broker: StartAmqp, qpid: list[str], options: str) -> None:
-    async with amqp_broker() as amqp:
-        url = f"amqp://127.0.0.1:{amqp.port}?{options}"
+async def test_many_messages_arrive(
+    amqp_broker: StartAmqp, qpid: list[str], scheme: str, options: str
+) -> None:
+    connector = "?transport.transformer=jms"
+    async with amqp_broker(connector, scheme) as amqp:
+        url = f"{'amqpws' if scheme == 'ws' else scheme}://127.0.0.1:{amqp.port}?{options}"
         done = await anyio.run_process([*qpid, "Speed", url, "2000", "2", "false"])
     rates = done.stdout.decode().split()
     print(f"{options}: {rates} messages a second")

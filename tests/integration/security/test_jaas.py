@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
@@ -17,6 +19,7 @@ from pyjms_broker.settings.security import (
     JaasDualAuthenticationSettings,
 )
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.amqp.client import AmqpClient
 from tests.kit.brokers.security import SecuredBroker, StartSecured
 from tests.kit.tls import CertificateFiles
 
@@ -232,3 +235,33 @@ async def test_a_certificate_is_its_user(
         with pytest.raises(JMSException, match="without SSL certificate"):
             await over_tls(files, port, certificate=None)
         assert await login(broker, "alice") == (ALICE if kind == "dual" else "refused")
+
+
+@pytest.mark.fact("amqp-connector A22", "amqp-connector A25", "amqp-connector A27")
+async def test_a_certificate_is_the_user_of_an_amqp_client(
+    secured: StartSecured, tmp_path: Path, files: CertificateFiles
+) -> None:
+    known, unknown = files.issue("known.pem"), files.issue("unknown.pem")
+    written(tmp_path, CERTIFICATE.format("required"), name="certificates")
+    file = written(tmp_path, PROPERTIES.format("required"))
+    (tmp_path / "dns.properties").write_text(f"client={subject_of(known)}\n")
+    plugin = JaasCertificateAuthenticationSettings(login_config=file, configuration="certificates")
+    async with secured(plugin) as broker:
+        connector = broker.service.add_connector(
+            f"amqp+ssl://127.0.0.1:0?ssl.keyStore={files.issue()}"
+            f"&ssl.trustStore={files.trust}&needClientAuth=true"
+        )
+        await connector.start()
+        port = int(connector.connect_uri.rpartition(":")[2])
+        for certificate, code in ((known, 0), (unknown, 1)):
+            context = ssl.create_default_context(cafile=files.trust)
+            context.load_cert_chain(certificate)
+            stream = await anyio.connect_tcp(
+                "localhost", port, ssl_context=context, tls_standard_compatible=False
+            )
+            async with stream:
+                client = AmqpClient(stream)
+                assert await client.log_in("EXTERNAL", b"") == code
+                if not code:
+                    assert (await client.open()).container_id
+                    assert ("client", frozenset({"users"})) in broker.logins
