@@ -41,7 +41,7 @@ class _LatestBody:
 LATEST_BODY: Final = _LatestBody()
 
 
-def expanded(message: ActiveMQMessage) -> bytes:
+def expand(message: ActiveMQMessage) -> bytes:
     """Return the body as it is encoded, without compression.
 
     Raises:
@@ -58,7 +58,7 @@ def expanded(message: ActiveMQMessage) -> bytes:
 def _content(message: ActiveMQMessage) -> bytes:
     """Return the body; only text and bytes messages have one. (activemq-edges ST6)"""
     if message.TYPE == ActiveMQBytesMessage.TYPE:
-        return expanded(message)
+        return expand(message)
     if message.TYPE == ActiveMQTextMessage.TYPE and message.content:
-        return (decode_text(expanded(message)) or "").encode("utf-8", "replace")
+        return (decode_text(expand(message)) or "").encode("utf-8", "replace")
     return b""

@@ -140,11 +140,11 @@ def _smallest(*kinds: tuple[type, int]) -> Callable[[int], object]:
     return convert
 
 
-def _wrapped(number: int) -> Long:
+def _wrap(number: int) -> Long:
     return Long(number - (1 << 64) if number >= 1 << 63 else number)
 
 
-def _nested(value: object) -> object:
+def _convert(value: object) -> object:
     convert = _VALUES.get(type(value))
     if convert is not None:
         return convert(value)
@@ -156,20 +156,20 @@ def _nested(value: object) -> object:
 def _map(values: Mapping[Any, Any]) -> dict[str, object]:
     if not all(isinstance(key, str) for key in values):
         raise MessageFormatException("The keys of a map must be strings")
-    return {str(key): _nested(value) for key, value in values.items()}
+    return {str(key): _convert(value) for key, value in values.items()}
 
 
 _VALUES: Final[dict[type, Callable[[Any], object]]] = {
     UByte: _smallest((Byte, 8), (Short, 16)),
     UShort: _smallest((Short, 16), (int, 32)),
     UInt: _smallest((int, 32), (Long, 64)),
-    ULong: _wrapped,
+    ULong: _wrap,
     Decimal32: lambda number: Float(float(number.to_decimal())),
     Decimal64: lambda number: float(number.to_decimal()),
     Decimal128: lambda number: float(number.to_decimal()),
     Symbol: str,
-    list: lambda values: [_nested(value) for value in values],
-    Array: lambda values: [_nested(value) for value in values],
+    list: lambda values: [_convert(value) for value in values],
+    Array: lambda values: [_convert(value) for value in values],
     dict: _map,
 }
 """Conversions by type; values of other types are the same in JMS. (amqp-connector A131)"""
@@ -178,13 +178,13 @@ _VALUES: Final[dict[type, Callable[[Any], object]]] = {
 _PRINTABLE: Final = re.compile(rb"[^\x20-\x5b\x5d-\x7e]")
 
 
-def _escaped(data: bytes) -> str:
+def _escape(data: bytes) -> str:
     return _PRINTABLE.sub(lambda match: b"\\x%02x" % match[0][0], data).decode("ascii")
 
 
 _PROPERTY_VALUES: Final[dict[type, Callable[[Any], object]]] = {
     **_VALUES,
-    bytes: _escaped,
+    bytes: _escape,
     uuid.UUID: str,
     Timestamp: Long,
 }
@@ -193,7 +193,7 @@ _PROPERTY_VALUES: Final[dict[type, Callable[[Any], object]]] = {
 
 def _property(value: object) -> object:
     convert = _PROPERTY_VALUES.get(type(value))
-    return _nested(value) if convert is None else convert(value)
+    return _convert(value) if convert is None else convert(value)
 
 
 # from a client
@@ -209,7 +209,7 @@ def to_message(payload: bytes, message_format: int, transformer: str) -> Incomin
     return _raw(payload, message_format, now)
 
 
-def _kept(message_format: int) -> dict[str, object]:
+def _properties_of(message_format: int) -> dict[str, object]:
     properties: dict[str, object] = {}
     if message_format:
         properties[FORMAT] = Long(message_format)
@@ -217,7 +217,7 @@ def _kept(message_format: int) -> dict[str, object]:
 
 
 def _raw(payload: bytes, message_format: int, now: int) -> Incoming:
-    properties = {NATIVE_PROPERTY: True, **_kept(message_format)}
+    properties = {NATIVE_PROPERTY: True, **_properties_of(message_format)}
     message = ActiveMQBytesMessage(content=payload, persistent=True, priority=DEFAULT_PRIORITY)
     message.timestamp = now
     message.marshalled_properties = encode_map(properties)
@@ -235,13 +235,17 @@ def address_of(payload: bytes) -> str | None:
 
 def _native(payload: bytes, message_format: int, found: Message, now: int) -> Incoming:
     message = ActiveMQBytesMessage(content=payload, timestamp=now)
-    return _with_headers(message, found, {NATIVE_PROPERTY: True, **_kept(message_format)}, now)
+    return _with_headers(
+        message, found, {NATIVE_PROPERTY: True, **_properties_of(message_format)}, now
+    )
 
 
 def _jms(_payload: bytes, message_format: int, found: Message, now: int) -> Incoming:
     kind = None if found.properties is None else found.properties.content_type
     message, encoding = _BODIES[found.body_kind](found.body, str(kind) if kind else None)
-    return _with_headers(message, found, {**_kept(message_format), ENCODING: encoding}, now)
+    return _with_headers(
+        message, found, {**_properties_of(message_format), ENCODING: encoding}, now
+    )
 
 
 _Conversion: TypeAlias = Callable[[bytes, int, Message, int], Incoming]
@@ -281,12 +285,12 @@ def _with_headers(
         properties[f"{FOOTER}{key}"] = _property(value)
     encoded = found.encoded_properties
     if has_others or (encoded is not None and len(encoded) > LONGEST_LATEST):
-        message.marshalled_properties = _marshalled(encoded, properties)
+        message.marshalled_properties = _marshal(encoded, properties)
     else:
         latest = encoded, *properties.items()
         marshalled = _LATEST.get(latest)
         if marshalled is None:
-            marshalled = _marshalled(encoded, properties)
+            marshalled = _marshal(encoded, properties)
             if len(_LATEST) >= MOST_LATEST:
                 _LATEST.clear()
             _LATEST[latest] = marshalled
@@ -301,7 +305,7 @@ LONGEST_LATEST: Final = 1024
 """The maximum number of properties that are kept, and of their bytes."""
 
 
-def _marshalled(encoded: bytes | None, properties: dict[str, object]) -> bytes:
+def _marshal(encoded: bytes | None, properties: dict[str, object]) -> bytes:
     """Return application properties of AMQP, and our own, as the broker has them."""
     if encoded is not None:
         values, _ = decode_value(encoded)
@@ -431,7 +435,7 @@ def _sequence(body: list[list[Any]], _content_type: str | None) -> _Body:
 def _stream(values: list[Any]) -> ActiveMQMessage:
     if any(isinstance(value, list | dict) for value in values):
         raise MessageFormatException("A stream holds no lists and maps")
-    return ActiveMQStreamMessage(content=encode_values(_nested(value) for value in values))
+    return ActiveMQStreamMessage(content=encode_values(_convert(value) for value in values))
 
 
 def _value(body: Any, content_type: str | None) -> _Body:

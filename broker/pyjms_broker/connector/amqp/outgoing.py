@@ -75,7 +75,7 @@ from pyjms_broker.connector.amqp.incoming import (
     WAS_NONE,
     WAS_SEQUENCE,
 )
-from pyjms_broker.connector.bodies import expanded
+from pyjms_broker.connector.bodies import expand
 
 MessageIdValue: TypeAlias = str | ULong | uuid.UUID | bytes | None
 _MAXIMUM_PROPERTIES: Final = 1024 * 1024
@@ -87,12 +87,12 @@ _MAXIMUM_VALUES: Final = 50_000
 _IDS: Final[dict[str, Callable[[str], MessageIdValue]]] = {
     STRING_ID: str,
     UUID_ID: uuid.UUID,
-    ULONG_ID: lambda text: _unsigned(int(text)),
+    ULONG_ID: lambda text: _to_ulong(int(text)),
     BINARY_ID: bytes.fromhex,
 }
 
 
-def _unsigned(number: int) -> ULong:
+def _to_ulong(number: int) -> ULong:
     if not 0 <= number < 1 << 64:
         raise ValueError("it is no ulong")
     return ULong(number)
@@ -158,7 +158,7 @@ _LATEST: Final[dict[bytes, _Mapped]] = {b"": _Mapped()}
 """By marshalled properties: producers often repeat them, and subscribers of a topic share them."""
 
 
-def _mapped(message: ActiveMQMessage) -> _Mapped:
+def _map_sections(message: ActiveMQMessage) -> _Mapped:
     """Return what the properties of a message become."""
     marshalled = message.marshalled_properties or b""
     mapped = _LATEST.get(marshalled)
@@ -207,11 +207,11 @@ def _map_properties(properties: Mapping[str, Any]) -> _Mapped:
         deliveries,
         footer,
         own,
-        _encoded(own) if own else None,
+        _encode_map(own) if own else None,
     )
 
 
-def _encoded(values: dict[Any, Any]) -> bytes:
+def _encode_map(values: dict[Any, Any]) -> bytes:
     buffer = bytearray()
     encode_value(buffer, values)
     return bytes(buffer)
@@ -223,11 +223,11 @@ def to_payload(dispatch: MessageDispatch, message: ActiveMQMessage) -> Outgoing:
     Raises:
         JMSException: it cannot be converted.
     """
-    properties = _mapped(message)
+    properties = _map_sections(message)
     if properties.is_native:
         if message.TYPE != ActiveMQBytesMessage.TYPE:
             raise MessageFormatException(f"A message with {NATIVE_PROPERTY} is no bytes message")
-        payload = expanded(message)
+        payload = expand(message)
         if dispatch.redelivery_counter > 0:
             payload = _with_count(payload, dispatch.redelivery_counter)
         return Outgoing(payload, properties.message_format)
@@ -257,7 +257,7 @@ def _annotate(mapped: Message, message: ActiveMQMessage, others: dict[Any, Any])
 
 
 _ANNOTATIONS: Final[dict[int, bytes]] = {
-    kind: _encoded({_DESTINATION: number}) for kind, number in _DESTINATION_TYPES.items()
+    kind: _encode_map({_DESTINATION: number}) for kind, number in _DESTINATION_TYPES.items()
 }
 """By the type of the destination: the annotations of most messages."""
 
@@ -337,7 +337,7 @@ def _body_of(message: ActiveMQMessage, properties: _Mapped, mapped: Message) -> 
         return _advisory(message, properties.own, mapped)
     if was_none and not message.content and kind != ActiveMQObjectMessage.TYPE:
         return NO_BODY, None
-    content = expanded(message)
+    content = expand(message)
     if kind == ActiveMQTextMessage.TYPE:
         text = decode_text(content) if content else None
         if encoding == WAS_DATA:
@@ -378,5 +378,5 @@ def _advisory(message: ActiveMQMessage, own: dict[str, Any], mapped: Message) ->
     else:
         return NO_BODY, None
     name = type(command).__name__
-    mapped.encoded_properties = _encoded({**own, _ADVISORY_KIND: name})
+    mapped.encoded_properties = _encode_map({**own, _ADVISORY_KIND: name})
     return VALUE, values
