@@ -154,6 +154,8 @@ _ALL_TEXTS: Final = attrgetter(
 )
 _NO_TEXTS: Final = (None,) * len(_TEXTS)
 """What `_ALL_TEXTS` returns for most messages of other protocols."""
+_SHORT_TEXT: Final = MAX_TEXT // _LONGEST_CHARACTER
+"""Characters of a text that is short enough in any encoding."""
 _LATEST: Final = 1 << 63
 _NUMBERS: Final = (
     ("JMSPriority", attrgetter("priority"), 8),
@@ -168,7 +170,10 @@ def needs_no_check(message: ActiveMQMessage, largest: int) -> bool:
     """Return whether a message to a known destination has nothing that `check_message` refuses."""
     return (
         len(message.content or b"") + len(message.marshalled_properties or b"") <= largest
-        and _ALL_TEXTS(message) == _NO_TEXTS
+        and (
+            (texts := _ALL_TEXTS(message)) == _NO_TEXTS
+            or max(map(len, filter(None, texts)), default=0) <= _SHORT_TEXT
+        )
         and message.reply_to is None
         and message.original_destination is None
         and 0 <= message.timestamp < _LATEST
@@ -190,7 +195,8 @@ def check_message(message: ActiveMQMessage, largest: int) -> None:
             f"The message has {size} bytes, more than {largest}",
             hint="raise wireFormat.maxFrameSize of the connector and of the clients",
         )
-    if _ALL_TEXTS(message) != _NO_TEXTS:
+    texts = _ALL_TEXTS(message)
+    if texts != _NO_TEXTS and max(map(len, filter(None, texts)), default=0) > _SHORT_TEXT:
         for name, text in _TEXTS:
             fault = excess(text(message))
             if fault is not None:

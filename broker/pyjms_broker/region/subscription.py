@@ -506,8 +506,12 @@ class AbstractSubscription(Subscription):
         It ends before one that needs `transmit`, which may be the first.
         """
         connection = self.context.connection
-        if self.redelivery_marking is not None or connection is None or not self.prefetch_size:
+        if self.redelivery_marking is not None or connection is None:
             return 0
+        if not self.prefetch_size:
+            if self._pull_timer is not None:
+                return 0
+            most = min(most, self._pulls)
         room, now = connection.run_room, _clock.time_ms()
         consumer_id, run = self.consumer_id, list[MessageDispatch]()
         are_raw = connection.runs_are_raw
@@ -530,6 +534,8 @@ class AbstractSubscription(Subscription):
             run.append(reference.dispatch_to(consumer_id, reference.redelivery_counter, now))
         count = connection.dispatch_run(run) if run else 0
         self.dispatched_count += count
+        if not self.prefetch_size:
+            self._pulls -= count
         return count
 
     def on_unwritable(self, reference: MessageReference, error: LocalProtocolError) -> None:
@@ -1152,6 +1158,8 @@ class QueueSubscription(PrefetchSubscription):
         """
         dispatched, by_id = self.dispatched, self._by_id
         room = self.prefetch_size - len(dispatched) + self.prefetch_extension
+        if not self.prefetch_size:
+            room = self._pulls
         count = self.transmit_run(references, room) if room > 0 else 0
         for reference in islice(references, count):
             reference.owner = self

@@ -6,6 +6,8 @@ import pytest
 
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms import TextMessage
+from pyjms.wire.amqp.format import Frame
+from pyjms.wire.amqp.message import encode_message
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
     RELEASED,
@@ -17,6 +19,7 @@ from pyjms.wire.amqp.performatives import (
     Modified,
     Rejected,
     State,
+    Transfer,
 )
 from pyjms.wire.amqp.values import Described, Symbol, ULong
 from pyjms.wire.openwire.commands import ConsumerControl
@@ -422,3 +425,35 @@ async def test_a_client_without_window_is_not_sent_all_messages(amqp: AmqpBroker
     await receiver.messages(5)
     await client.send(Flow(6, 1000, 0, 1000))
     assert len(await receiver.messages(35)) == 35
+
+
+@pytest.mark.fact("amqp-connector A84")
+async def test_messages_that_come_together_use_the_credit_singly(amqp: AmqpBroker) -> None:
+    """A chunk of input goes through the broker as a run, which ends with the credit."""
+    sender, receiver = await pair(amqp, "queue://a")
+    await receiver.flow(3)
+    frames = [
+        Frame(0, Transfer(sender.handle, number, b"%d" % number, 0), encode_message(text(number)))
+        for number in range(10)
+    ]
+    await sender.client.send_items(*frames)
+    found = [each.body for each in await receiver.messages(3)]
+    await receiver.client.nothing_comes()
+    await receiver.flow(100)
+    assert [*found, *(each.body for each in await receiver.messages(7))] == list(range(10))
+
+
+@pytest.mark.fact("amqp-connector A71", "amqp-connector A45")
+async def test_messages_that_come_together_precede_what_follows(amqp: AmqpBroker) -> None:
+    """They are sent, and answered, before the detach, or the close, in the same chunk."""
+    client = await amqp.client()
+    sender = await client.sender("queue://a")
+    frames = [
+        Frame(0, Transfer(sender.handle, number, b"%d" % number, 0), encode_message(text(number)))
+        for number in range(10)
+    ]
+    await client.send_items(*frames, Frame(0, Detach(sender.handle, True)))
+    answer = await client.receive(Disposition)
+    assert (answer.first, answer.last, answer.state) == (0, 9, ACCEPTED)
+    await client.receive(Detach)
+    assert [body for body, _ in await left(amqp, "queue://a")] == list(range(10))

@@ -155,10 +155,10 @@ class ProducerLink:
             self._session.send(message)  # a refusal ends the connection, and so the transaction
             self._refill()
         elif delivery.settled:
-            self._session.request(message, self._refill, self._on_lost)
+            self._session.publish(message, self._refill, self._on_lost)
         else:
             done = partial(self._accept, delivery, transaction)
-            self._session.request(message, done, partial(self._on_refusal, delivery))
+            self._session.publish(message, done, partial(self._on_refusal, delivery))
 
     def on_detach(self, link: Link, closed: bool, error: Error | None) -> None:
         """Remove the producer, and answer. (amqp-connector A64)"""

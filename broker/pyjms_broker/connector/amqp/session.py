@@ -23,7 +23,8 @@ becomes a connection, which is not checked again. (amqp-connector A20 to A46)
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -43,6 +44,7 @@ from pyjms.wire.amqp.session import Receiver, Sender, Session
 from pyjms.wire.amqp.values import Symbol
 from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
     BaseCommand,
     Command,
     ConnectionInfo,
@@ -116,6 +118,7 @@ class AmqpSession(ClientSession[Item]):
     """
 
     FIRST = "Open"
+    runs_are_raw = False
 
     def __init__(
         self, accepted: Accepted, options: AmqpOptions, host: BrokerHost, connection_id: str
@@ -134,6 +137,9 @@ class AmqpSession(ClientSession[Item]):
         self._transaction_numbers = itertools.count(1)
         self._requests: dict[int, tuple[Done | None, Failed | None]] = {}
         self._with_unsent_acks: dict[ConsumerLink, None] = {}
+        self._messages: deque[Command] = deque()
+        """Those of one chunk of input, which go to the broker together."""
+        self._is_sending = False
         self._windows: anyio.Event | None = None
         """Set when the client's session windows have room again, or the session has ended."""
 
@@ -201,6 +207,10 @@ class AmqpSession(ClientSession[Item]):
         await super().stop()
 
     # from the client
+    def on_frames(self, frames: deque[Item]) -> None:
+        super().on_frames(frames)
+        self._send_messages()
+
     def on_command(self, item: Item) -> None:
         """Handle a frame. (amqp-connector A173)"""
         if self.status is State.CLOSED:
@@ -393,6 +403,28 @@ class AmqpSession(ClientSession[Item]):
         self._requests[number] = (done, failed)
         self.to_broker(command)
 
+    def publish(self, message: ActiveMQMessage, done: Done, failed: Failed) -> None:
+        """Send a message to the broker with the others of the chunk; as `request`."""
+        message.command_id = number = next(self._command_ids)
+        message.response_required = True
+        self._requests[number] = (done, failed)
+        self._messages.append(message)
+
+    def _send_messages(self) -> None:
+        """Send the messages of the chunk, also if the broker wants nothing more to be read."""
+        if not self._is_sending:
+            self._is_sending = True
+            try:
+                while self._messages:
+                    self.connection.on_commands(self._messages)
+            finally:
+                self._is_sending = False
+
+    def to_broker(self, command: Command) -> None:
+        if self._messages:
+            self._send_messages()
+        super().to_broker(command)
+
     def send(self, command: BaseCommand) -> None:
         """Send a command without response to the broker."""
         command.command_id = next(self._command_ids)
@@ -451,6 +483,21 @@ class AmqpSession(ClientSession[Item]):
             if link is not None:
                 # the broker cannot remove the consumer while it is dispatching
                 self.call_next(partial(self.guarded, link.on_closed_by_broker))
+
+    @property
+    def run_room(self) -> int:
+        queued = self._tcp.queued_bytes
+        return 0 if queued is None else max(0, HIGH_WATER - queued - self.engine.queued)
+
+    def oneway_run(self, commands: Sequence[Command]) -> int:
+        count = 0
+        try:
+            for command in commands:
+                self.oneway(command)
+                count += 1
+        except ConnectionFailedException as error:
+            logger.debug("An AMQP client has disconnected: %s", error)
+        return count
 
     def _on_response(self, response: Response) -> None:
         request = self._requests.pop(response.correlation_id, None)

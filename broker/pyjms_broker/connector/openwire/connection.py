@@ -554,7 +554,7 @@ class BrokerConnection:
                 or (message.response_required and xid is not None)
                 or (message_id := message.message_id) is None
                 or message_id.producer_id is not producer_id
-                or message_id.text_view is not None
+                or (message_id.text_view is not None and exchange.context.user is not None)
                 or SCHEDULE_PREFIX in (message.marshalled_properties or b"")
             ):
                 break
