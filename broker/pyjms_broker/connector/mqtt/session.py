@@ -281,8 +281,12 @@ class MqttSession(ClientSession[Packet]):
             try:
                 if handler is None:
                     self.fail(PROTOCOL_ERROR, f"a client sends no {kind.__name__}")
-                else:
-                    handler(self, packet)
+                    continue
+                handler(self, packet)
+                while kind is Ack and packets and type(packets[0]) is Ack:
+                    if self.status is not State.CONNECTED:
+                        break
+                    handler(self, packets.popleft())
             except ConnectionFailedException as error:
                 logger.debug("An MQTT client has disconnected: %s", error)
             except MessageFormatException as error:
