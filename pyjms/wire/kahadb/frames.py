@@ -40,8 +40,10 @@ STORE_OPENWIRE_VERSION: Final = 11
 
 _SIZE: Final = struct.Struct(">i")
 _OWNER: Final = b"user:"
-# Messages have the same layout in all versions from this one on, so `raw` fits them all.
 SAME_MESSAGES_FROM: Final = 11
+"""Messages have the same layout in all versions from this one on, so `raw` fits them all."""
+FRAME_HEAD: Final = struct.Struct(">iB")
+"""The size of a message's frame and its type, which its body follows."""
 _CODES: Final[dict[int, int]] = {
     DestinationType.QUEUE: 100,
     DestinationType.TOPIC: 101,
@@ -103,7 +105,7 @@ def encode_message(message: ActiveMQMessage, version: int = STORE_OPENWIRE_VERSI
     if version < SAME_MESSAGES_FROM:
         return encode_frame(message, version)
     body = message.raw or marshal_body(message)
-    return b"".join((_SIZE.pack(len(body) + 1), bytes((message.TYPE,)), body))
+    return FRAME_HEAD.pack(len(body) + 1, message.TYPE) + body
 
 
 def encode_frame(structure: Structure, version: int = STORE_OPENWIRE_VERSION) -> bytes:

@@ -30,6 +30,8 @@ from pyjms.wire.kahadb.commands import (
 )
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.frames import (
+    FRAME_HEAD,
+    SAME_MESSAGES_FROM,
     decode_message,
     encode_frame,
     encode_message,
@@ -44,7 +46,7 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
-from pyjms.wire.openwire.fast_writer import patch_raw
+from pyjms.wire.openwire.fast_writer import marshal_body, patch_raw
 from pyjms_broker.api.fields import can_be_written, writable
 from pyjms_broker.api.message import duplicate_id_of
 from pyjms_broker.store.kahadb.index.database import (
@@ -184,16 +186,20 @@ def transaction_record(command: type[KahaCommand], xid: TransactionId) -> bytes:
 def add_record(
     destination: bytes,
     message_id: str,
-    frame: bytes,
+    frame: tuple[bytes, bytes],
     priority: int,
     prioritized: bool,
     transaction: bytes = b"",
 ) -> bytes:
-    """Return an add's payload; `destination` and `transaction` are encoded fields."""
-    key = message_id.encode()
-    key_size, frame_size = _varint(len(key)), _varint(len(frame))
+    """Return an add's payload; `destination` and `transaction` are encoded fields.
+
+    `frame` is in two parts, so that the message's body is copied only once.
+    """
+    key, (head, body) = message_id.encode(), frame
+    whole = len(head) + len(body)
+    key_size, frame_size = _varint(len(key)), _varint(whole)
     size = len(transaction) + len(destination) + 6
-    size += len(key_size) + len(key) + len(frame_size) + len(frame)
+    size += len(key_size) + len(key) + len(frame_size) + whole
     end = _ENDS[min(max(priority, 0), 127)][prioritized]
     return b"".join(
         (
@@ -206,7 +212,8 @@ def add_record(
             key,
             b"\x22",
             frame_size,
-            frame,
+            head,
+            body,
             end,
         )
     )
@@ -258,6 +265,15 @@ class RecordFormat:
         if message.raw is not None:
             patch_raw(message)
         return encode_message(message, self.version)
+
+    def frame_parts(self, message: ActiveMQMessage) -> tuple[bytes, bytes]:
+        """Return the same as the frame's head and its body."""
+        if self.version < SAME_MESSAGES_FROM:
+            return b"", self.message_frame(message)
+        if message.raw is not None:
+            patch_raw(message)
+        body = message.raw or marshal_body(message)
+        return FRAME_HEAD.pack(len(body) + 1, message.TYPE), body
 
     def update(
         self, destination: KahaDestination, message: ActiveMQMessage, prioritized: bool

@@ -250,7 +250,7 @@ class KahaDBMessageStore:
         is_late = late is not None and metadata.message_id in late.adds
         if is_late or self._index.is_duplicate(metadata):
             return db.journal.barrier() if message.response_required else COMPLETED
-        frame = db.format.message_frame(message)
+        frame = db.format.frame_parts(message)
         reference.raw_is_numbered = True
         payload = add_record(self._part, metadata[0], frame, message.priority, self._prioritized)
         waiter = Completion()

@@ -107,7 +107,7 @@ class Operation:
         assert reference is not None, "only operations without a record are encoded"
         if self.metadata is not None:
             message = reference.cached or reference.message
-            frame = record_format.message_frame(message)
+            frame = record_format.frame_parts(message)
             reference.raw_is_numbered = True
             return add_record(
                 part, self.message_id, frame, message.priority, self.prioritized, transaction

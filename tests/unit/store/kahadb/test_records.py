@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -70,15 +71,26 @@ def test_adds_and_removes_are_what_the_codec_writes(transaction: Any, size: int)
     destination = KahaDestination(1, "Tö" * 40)
     info = None if transaction is None else to_transaction_info(transaction)
     part = b"" if info is None else transaction_field(transaction)
-    frame = bytes(size)
+    frame, parts = bytes(size), (bytes(min(size, 5)), bytes(max(size - 5, 0)))
     for prioritized in (True, False):
         add = KahaAddMessageCommand(destination, "ID:é:1", frame, 7, prioritized, info)
-        ours = add_record(destination_field(destination), "ID:é:1", frame, 7, prioritized, part)
+        ours = add_record(destination_field(destination), "ID:é:1", parts, 7, prioritized, part)
         assert ours == encode_command(add)
     for key, ack in ((None, None), ("c:s", b""), (None, frame), ("c:s", frame)):
         remove = KahaRemoveMessageCommand(destination, "ID:é:1", ack, key, info)
         ours = remove_record(destination_field(destination), "ID:é:1", key, part, ack)
         assert ours == encode_command(remove)
+
+
+@pytest.mark.parametrize("version", [10, 11, 12])
+def test_the_parts_of_a_frame_are_the_frame(version: int) -> None:
+    producer = ProducerId("c", 1, 1)
+    message_id = MessageId(None, producer, 1, 2)
+    message = ActiveMQTextMessage(producer, Queue("Q"), message_id=message_id, content=b"abc")
+    record_format = RecordFormat(version)
+    whole = record_format.message_frame(copy.copy(message))
+    for _ in range(2):  # without and with the message's marshalled form
+        assert b"".join(record_format.frame_parts(message)) == whole
 
 
 @pytest.mark.parametrize("transaction", TRANSACTIONS[1:])
@@ -103,7 +115,7 @@ def test_a_transaction_without_connection_is_refused() -> None:
 def test_priorities_out_of_range_do_not_break_a_record() -> None:
     for priority in (-1, 300):
         record = add_record(
-            destination_field(KahaDestination(0, "Q")), "ID:1", b"m", priority, True
+            destination_field(KahaDestination(0, "Q")), "ID:1", (b"", b"m"), priority, True
         )
         command = decode_command(record)
         assert isinstance(command, KahaAddMessageCommand)
