@@ -118,7 +118,7 @@ class Reader:
         """Read a value."""
         code = self.data[self.at]
         self.at += 1
-        return self.read(code) if code else self.described()
+        return self.read(code) if code else self.read_described()
 
     def read(self, code: int) -> Value:
         """Read what follows the constructor `code`."""
@@ -186,7 +186,7 @@ class Reader:
             return UUID(bytes=self.data[at : at + 16])
         raise RemoteProtocolError(f"the constructor {code:#x} does not exist")
 
-    def described(self) -> Value:
+    def read_described(self) -> Value:
         """Read what follows the constructor 0: a descriptor and a value."""
         self._enter()
         descriptor = self.value()
@@ -221,7 +221,7 @@ class Reader:
                 items.append(data[start:at].decode())
             else:
                 self.at = at + 1
-                items.append(self.read(each) if each else self.described())
+                items.append(self.read(each) if each else self.read_described())
         self._finish(end)
         return items
 
@@ -235,10 +235,10 @@ class Reader:
         for _ in range(count >> 1):
             each = data[self.at]
             self.at += 1
-            key = self.read(each) if each else self.described()
+            key = self.read(each) if each else self.read_described()
             each = data[self.at]
             self.at += 1
-            value = self.read(each) if each else self.described()
+            value = self.read(each) if each else self.read_described()
             try:
                 pairs[key] = value
             except TypeError as error:

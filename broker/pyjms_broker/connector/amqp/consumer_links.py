@@ -332,7 +332,7 @@ class ConsumerLink:
             sent = cast("Sent", delivery.context)
             ack = self._ack(sent.destination, sent.message_id)
             if delivery.settled:
-                self._session.send(ack)
+                self._session.acknowledge(ack)
             else:
                 self._session.request(ack, partial(delivery.settle, ACCEPTED), self._on_refused_ack)
         elif delivery.settled or not isinstance(state, Received | None):

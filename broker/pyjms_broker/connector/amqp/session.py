@@ -53,6 +53,7 @@ from pyjms.wire.openwire.commands import (
     DestinationInfo,
     ExceptionResponse,
     LocalTransactionId,
+    MessageAck,
     MessageDispatch,
     RemoveInfo,
     Response,
@@ -137,8 +138,8 @@ class AmqpSession(ClientSession[Item]):
         self._transaction_numbers = itertools.count(1)
         self._requests: dict[int, tuple[Done | None, Failed | None]] = {}
         self._with_unsent_acks: dict[ConsumerLink, None] = {}
-        self._messages: deque[Command] = deque()
-        """Those of one chunk of input, which go to the broker together."""
+        self._together: deque[Command] = deque()
+        """Messages and acknowledgements of one chunk of input, which go to the broker together."""
         self._is_sending = False
         self._windows: anyio.Event | None = None
         """Set when the client's session windows have room again, or the session has ended."""
@@ -209,7 +210,7 @@ class AmqpSession(ClientSession[Item]):
     # from the client
     def on_frames(self, frames: deque[Item]) -> None:
         super().on_frames(frames)
-        self._send_messages()
+        self._send_together()
 
     def on_command(self, item: Item) -> None:
         """Handle a frame. (amqp-connector A173)"""
@@ -408,21 +409,26 @@ class AmqpSession(ClientSession[Item]):
         message.command_id = number = next(self._command_ids)
         message.response_required = True
         self._requests[number] = (done, failed)
-        self._messages.append(message)
+        self._together.append(message)
 
-    def _send_messages(self) -> None:
-        """Send the messages of the chunk, also if the broker wants nothing more to be read."""
+    def acknowledge(self, ack: MessageAck) -> None:
+        """Send an acknowledgement to the broker with the others of the chunk, without response."""
+        ack.command_id = next(self._command_ids)
+        self._together.append(ack)
+
+    def _send_together(self) -> None:
+        """Send what the chunk has brought, also if the broker wants nothing more to be read."""
         if not self._is_sending:
             self._is_sending = True
             try:
-                while self._messages:
-                    self.connection.on_commands(self._messages)
+                while self._together:
+                    self.connection.on_commands(self._together)
             finally:
                 self._is_sending = False
 
     def to_broker(self, command: Command) -> None:
-        if self._messages:
-            self._send_messages()
+        if self._together:
+            self._send_together()
         super().to_broker(command)
 
     def send(self, command: BaseCommand) -> None:
