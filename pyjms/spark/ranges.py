@@ -10,7 +10,8 @@ can be read any number of times, by several tasks at once, and nothing has to be
 The driver (`RangeStreamReader`, one per query) accesses the broker through a `QueueLease`:
 
     lease     exclusive right to the queue; no consumer gets its messages, none of them expires
-    stat      state of the queue: first and next number, messages, bytes; can wait for a change
+    stat      state of the queue: first and next number, messages, bytes; can wait for a change, and
+              tells when the message of a number was sent
     hold      the messages before a number stay as they are, so that a range can be read again
     trim      the messages before a number are finished and are removed
 
@@ -550,17 +551,16 @@ class QueueLease:
     def _on_trim_failure(self, error: BaseException) -> None:
         self._trim_failure = error
 
-    async def oldest(self, number: int) -> int | None:
+    async def sent_at(self, number: int) -> int | None:
         """Return the timestamp (ms) of the message with that number; None: it is not there.
 
         Raises:
             JMSException: the broker cannot be reached, or refuses.
         """
         client = await ranges_client(self._options)
-        arguments: dict[str, Any] = {"from": number, "to": number + 1, "token": self.token}
-        message = await client.request("range", **arguments)
-        body = bytes(message.data or b"") if isinstance(message, BytesMessage) else b""
-        return next((one.timestamp for _, one in messages_in(body)), None)
+        found = await client.values("stat", token=self.token, at=number)
+        sent: int | None = found.get("sent")
+        return sent
 
     async def first_since(self, timestamp: int) -> int:
         """Return the number of the first message that was sent at that time (ms) or later.
@@ -734,7 +734,7 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if now - self._asked >= _OLDEST_INTERVAL:
             self._asked = now
             try:
-                sent = run_blocking(lease.oldest, self._end)
+                sent = run_blocking(lease.sent_at, self._end)
             except JMSException as error:  # a metric must not end a query
                 logger.debug("The age of the oldest message of %s: %s", self._queue, error)
                 sent = None

@@ -66,6 +66,9 @@ async def test_what_is_there_and_what_comes_is_read_again_and_again_until_trimme
     assert list((await reader.range(token, first + 2, following + 1)).values()) == ["c", "d"]
     await reader.send("range", token=token, **{"from": first, "to": following})
     assert '"code": "trimmed"' in present(text_of(await reader.answer()))
+    times = [(await reader.ask("stat", token=token, at=first + n)).get("sent") for n in (0, 2, 9)]
+    assert times[0] is times[2] is None, "it was removed, or is not there yet"
+    assert isinstance(times[1], int)
     assert (await reader.ask("range", token=token, from_=first + 2, to=following + 9))[
         "code"
     ] == "ahead"

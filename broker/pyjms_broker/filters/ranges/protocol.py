@@ -38,7 +38,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
 """The operations, each with its required fields."""
 _OPTIONAL: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
     "lease": {"selector": _TEXT, "token": _TEXT, "wait": _SECONDS},
-    "stat": {"gt": _INT, "wait": _SECONDS},
+    "stat": {"gt": _INT, "wait": _SECONDS, "at": _INT},
     "range": {"token": _TEXT, "queue": _TEXT, "selector": _TEXT},
 }
 

@@ -85,9 +85,12 @@ async def _stat(leases: Leases, _context: ConnectionContext, fields: Fields) -> 
     if wait > 0:
         await reading.wait_for_more(fields.get("gt") or 0, wait)
         leases.find(fields["token"])
-    return Reply(
-        {**_extent(reading), "messages": reading.message_count, "bytes": reading.message_size}
-    )
+    values = {**_extent(reading), "messages": reading.message_count, "bytes": reading.message_size}
+    at = fields.get("at")
+    if at is not None:
+        first = next(reading.messages_left(at, at + 1), None)
+        values["sent"] = None if first is None else first.message.timestamp
+    return Reply(values)
 
 
 async def _hold(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
