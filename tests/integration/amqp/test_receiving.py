@@ -101,6 +101,19 @@ async def test_drain_sends_what_there_is(amqp: AmqpBroker, count: int) -> None:
     assert (await receiver.client.receive(Flow)).link_credit == 0
 
 
+@pytest.mark.fact("amqp-connector A86")
+async def test_a_drain_waits_until_the_client_reads(amqp: AmqpBroker) -> None:
+    count, long = 150, b"x" * 100_000
+    async with amqp.jms() as session:
+        producer = await session.create_producer(session.create_queue("a"))
+        for _ in range(count):
+            await producer.send(session.create_bytes_message(long))
+    receiver = await (await amqp.client()).receiver("queue://a")
+    found = await receiver.drained(2 * count)
+    assert [len(each.body[0]) for each in found] == [len(long)] * count
+    assert receiver.count == 2 * count
+
+
 @pytest.mark.fact("amqp-connector A83")
 async def test_copies_are_browsed(amqp: AmqpBroker) -> None:
     sender, _ = await pair(amqp, "queue://a")

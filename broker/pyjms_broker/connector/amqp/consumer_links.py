@@ -23,6 +23,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from anyio import lowlevel
+
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.runtime.event_loop import BackgroundTask, spawn
@@ -306,7 +308,7 @@ class ConsumerLink:
     def _finish_drain(self) -> None:
         """Use up the credit, once the broker has dispatched what it has."""
         link, session = self._link, self._session
-        if link.credit > 0 and session.congested:
+        if link.credit > 0 and self._is_congested:
             if self._draining is None or self._draining.done:
                 name = f"broker {session.remote_address} drains a link"
                 self._draining = spawn(self._drain_later, name=name)
@@ -316,11 +318,21 @@ class ConsumerLink:
             subscription.set_credit(0)
         link.finish_drain()
 
+    @property
+    def _is_congested(self) -> bool:
+        """Whether the broker dispatches nothing because the client does not read."""
+        subscription = self._subscription
+        return self._session.congested or (
+            subscription is not None and subscription.context.congested
+        )
+
     async def _drain_later(self) -> None:
-        await self._session.drain()
+        while self._is_congested:
+            await self._session.drain()
+            await lowlevel.checkpoint()  # the broker's connection notices it in a task of its own
         self._draining = None
         if self._is_open and self._link.drain:
-            self._session.guarded(partial(self.on_credit, self._link))
+            self._session.call_unless_lost(partial(self.on_credit, self._link))
 
     # outcomes (events of the engine)
     def on_disposition(self, delivery: Delivery) -> None:
@@ -382,7 +394,7 @@ class ConsumerLink:
             if sent.dispatch is not None:
                 sent.dispatch.redelivery_counter += has_failed
                 self._waiting.appendleft(sent.dispatch)
-        self._session.call_next(partial(self._session.guarded, self._offer_credit))
+        self._session.call_next(partial(self._session.call_unless_lost, self._offer_credit))
 
     def _ack(
         self,

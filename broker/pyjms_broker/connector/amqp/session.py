@@ -225,7 +225,7 @@ class AmqpSession(ClientSession[Item]):
         except JMSException as error:
             self.fail(Error(DECODE_ERROR, "Could not process AMQP commands"), error.reason)
 
-    def guarded(self, call: Callable[[], object]) -> None:
+    def call_unless_lost(self, call: Callable[[], object]) -> None:
         """Call a function that may send frames, although the client may have disconnected."""
         try:
             call()
@@ -247,11 +247,11 @@ class AmqpSession(ClientSession[Item]):
         def on_checked(checked: Completion) -> None:
             if checked.error is None:
                 self._security = context.security
-                self.guarded(self.engine.accept_login)
+                self.call_unless_lost(self.engine.accept_login)
             else:
                 reason = checked.error
                 logger.info("%s: the login (%s) is refused: %s", self, mechanism, reason)
-                self.guarded(self.engine.refuse_login)
+                self.call_unless_lost(self.engine.refuse_login)
 
         try:
             checked = self.host.broker.authenticate(context, info)
@@ -318,7 +318,7 @@ class AmqpSession(ClientSession[Item]):
                 if sent != tcp.sent_commands or tcp.writing:
                     sent, last_sent = tcp.sent_commands, now
                 elif client and now - last_sent >= client / 2 - min(periods) / 2:
-                    self.guarded(self.engine.keep_alive)
+                    self.call_unless_lost(self.engine.keep_alive)
                     sent, last_sent = tcp.sent_commands, now
                 if received != tcp.received_bytes or tcp.reading_paused:
                     received, last_received = tcp.received_bytes, now
@@ -348,7 +348,7 @@ class AmqpSession(ClientSession[Item]):
             logger.info(
                 "%s is disconnected (%s): %s", self, error.condition, reason or error.description
             )
-            self.guarded(lambda: self.engine.close(error))
+            self.call_unless_lost(lambda: self.engine.close(error))
             self.close()
 
     def __str__(self) -> str:
@@ -488,7 +488,7 @@ class AmqpSession(ClientSession[Item]):
             link = self.consumers.get(command.consumer_id)  # type: ignore[arg-type]
             if link is not None:
                 # the broker cannot remove the consumer while it is dispatching
-                self.call_next(partial(self.guarded, link.on_closed_by_broker))
+                self.call_next(partial(self.call_unless_lost, link.on_closed_by_broker))
 
     @property
     def run_room(self) -> int:
