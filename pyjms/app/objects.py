@@ -5,7 +5,8 @@ containers use the factory inside it and are transacted unless set otherwise; if
 a pool, both use the pool. Messages that a handler sends through the template belong to the
 handler's transaction. `PARTS` is that wiring. The ApplicationContainer has a provider of each
 object; an application whose program has no providers makes them without dependency-injector, which
-would take more than a tenth of the memory of an idle listener. (spring-jms 8.1; decisions D11)
+would take 2.5 MB of an idle listener, and 12 to 17 MB where FastAPI is installed.
+(spring-jms 8.1; decisions D11)
 """
 
 from __future__ import annotations
