@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.jms import TextMessage
 from pyjms.wire.amqp.format import Frame
 from pyjms.wire.amqp.message import encode_message
@@ -126,6 +126,22 @@ async def test_copies_are_browsed(amqp: AmqpBroker) -> None:
     assert found[:1] == ["2"]
     consumer = await (await amqp.client("consumes")).receiver("queue://a", credit=5)
     assert await consumer.bodies(3) == ["1", "2", "3"]
+
+
+@pytest.mark.fact("amqp-connector A83", "amqp-connector A86")
+async def test_a_drain_waits_until_the_whole_queue_has_been_browsed(amqp: AmqpBroker) -> None:
+    async with amqp.jms("jms.useAsyncSend=true") as session:
+        producer = await session.create_producer(session.create_queue("a"))
+        producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+        for number in range(5100):  # more than the broker looks at in a turn
+            message = session.create_text_message(str(number))
+            message.properties["is_end"] = number in {0, 5099}
+            await producer.send(message)
+    client = await amqp.client()
+    given = {SELECTOR: Described(SELECTOR, "is_end")}
+    browser = await client.receiver("queue://a", distribution_mode="copy", filter=given)
+    assert [each.body for each in await browser.drained(10)] == ["0", "5099"]
+    assert await browser.drained(10) == []
 
 
 @pytest.mark.fact("amqp-connector A80", "amqp-connector A82")

@@ -218,6 +218,10 @@ class ConsumerLink:
         """Messages for which there is no credit, such as those that were returned to a topic."""
         self._unsent: list[MessageAck] = []
         self._draining: BackgroundTask | None = None
+        self._has_ended = False
+        """Whether all messages have been browsed."""
+        self._is_drained = False
+        """Whether the client's last drain has been answered."""
         link.context = self
 
     @property
@@ -240,12 +244,18 @@ class ConsumerLink:
     def dispatch(self, dispatch: MessageDispatch) -> None:
         """Deliver a message; without one, a browser has ended, or a message was set aside."""
         if dispatch.message is None:
-            if not self._info.browser:
-                self._session.call_next(self._offer_credit)
+            self._has_ended = self._info.browser
+            later = self._end_browsing if self._has_ended else self._offer_credit
+            self._session.call_next(partial(self._session.call_unless_lost, later))
         elif self._waiting or self._link.credit <= 0:
             self._waiting.append(dispatch)
         else:
             self._deliver(dispatch)
+
+    def _end_browsing(self) -> None:
+        """Answer a drain, which waits for the end of a browser."""
+        if self._is_open and self._link.drain and not self._is_drained:
+            self._finish_drain()
 
     def _deliver(self, dispatch: MessageDispatch) -> None:
         message = dispatch.message
@@ -293,6 +303,7 @@ class ConsumerLink:
     def on_credit(self, link: Sender) -> None:
         """Let the broker dispatch so many messages. (amqp-connector A84, A86)"""
         wanted = link.credit
+        self._is_drained = False
         self._offer_credit()
         if link.drain and (link.credit or not wanted):
             self._finish_drain()
@@ -313,6 +324,9 @@ class ConsumerLink:
                 name = f"broker {session.remote_address} drains a link"
                 self._draining = spawn(self._drain_later, name=name)
             return
+        if link.credit > 0 and self._info.browser and not self._has_ended:
+            return  # it reads the queue in portions
+        self._is_drained = True
         subscription = self._subscription
         if subscription is not None:
             subscription.set_credit(0)
