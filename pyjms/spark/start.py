@@ -62,15 +62,15 @@ def link_spark_home(folder: Path | None = None, package: Path | None = None) -> 
     if sys.platform == "win32" or package is None or not _is_pips(package):
         return None
     name = hashlib.sha256(os.fsencode(package)).hexdigest()[:16]
-    folder = folder or cache_folder() / "spark"
-    home = folder / f"{importlib.metadata.version('pyspark')}-{name}"
     try:
+        folder = folder or cache_folder() / "spark"
+        home = folder / f"{importlib.metadata.version('pyspark')}-{name}"
         folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         _check_private(folder)
         if not home.is_dir():
             _make(home, package)
         _check_private(home)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # a user of a container may have no home
         logger.info("Spark starts without a folder of links: %s", error)
         return None
     return home if _leads_to(home, package) else None

@@ -97,6 +97,15 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, package: Pat
     assert link_spark_home(tmp_path / "file" / "cache", package) is None
 
 
+def test_a_user_without_a_home_is_no_error(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", home)
+    assert link_spark_home(None, package) is None
+
+
 def test_spark_home_is_set_for_the_start_only(tmp_path: Path) -> None:
     before = os.environ.get("SPARK_HOME")
     with spark_home(tmp_path):
