@@ -173,7 +173,8 @@ class BaseDestination(RegionDestination):
         if free <= 0 or (self.needs_disk and self._is_disk_full()):
             return []
         now, size = _clock.time_ms(), 0
-        audit, run = self._audit, list[MessageReference]()
+        audit = self._audit
+        run: list[MessageReference] = []
         for message in messages:
             raw, message_id = message.raw, message.message_id
             if raw is None:  # of a client of another protocol

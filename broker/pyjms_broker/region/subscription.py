@@ -512,8 +512,8 @@ class AbstractSubscription(Subscription):
             if self._pull_timer is not None:
                 return 0
             most = min(most, self._pulls)
-        room, now = connection.run_room, _clock.time_ms()
-        consumer_id, run = self.consumer_id, list[MessageDispatch]()
+        room, now, consumer_id = connection.run_room, _clock.time_ms(), self.consumer_id
+        run: list[MessageDispatch] = []
         are_raw = connection.runs_are_raw
         for reference in references:
             message = reference.cached
