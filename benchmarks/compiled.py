@@ -1,7 +1,7 @@
 """Test the compiled wheel, and compare it with the same source interpreted: make compiled.
 
 Builds the wheel whose hot modules mypyc has compiled, installs it in build/compiled, runs the tests
-of wire, regions, connectors and broker against it there and prints the rates of both. Exits with 1
+of what a message passes against it there and prints the rates of both. Exits with 1
 when the compiler or a test fails. Without a C compiler it prints that and exits with 0.
 """
 
@@ -28,17 +28,30 @@ PACKAGES = ("pyjms", "broker/pyjms_broker")
 PROGRAMS = ("benchmarks", "tests")
 HOOK = "tool.hatch.build.targets.wheel.hooks.custom"
 TESTS = (
+    "tests/contract",
     "tests/unit/wire",
+    "tests/unit/transport",
+    "tests/unit/client",
+    "tests/unit/connector",
     "tests/unit/region",
     "tests/unit/transaction",
-    "tests/unit/connector",
+    "tests/unit/cursor",
+    "tests/unit/store",
     "tests/integration/broker",
-    "tests/integration/management",
+    "tests/integration/client/delivery",
+    "tests/integration/client/session",
+    "tests/integration/listener",
+    "tests/integration/core",
+    "tests/integration/kahadb",
+    "tests/integration/crash",
     "tests/integration/console/test_why.py",
 )
-UNRELATED = (  # they run the scheduler, the command line and other processes, not the regions
+UNRELATED = (  # they run the scheduler, the command line, SQL and other processes
     "tests/integration/broker/scheduler",
-    "tests/integration/broker/configuration/test_command_line.py",
+    "tests/integration/broker/plugins",
+    "tests/integration/broker/configuration",
+    "tests/unit/store/jdbc",
+    "tests/unit/store/jobs",
 )
 CASES = ("vm listener", "tcp listener", "vm receive", "tcp receive")
 PROOF = """

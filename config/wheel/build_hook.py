@@ -12,11 +12,13 @@ The packages are copied to a folder of their own, side by side, with the setting
 concern the packages alone. The compiler runs in a process of its own there, which ends without
 releasing, one by one, the millions of objects that mypy has made. The C code comes in a file for
 each module, and as many of them are built at a time as there are processors; their objects are one
-library, in which calls from module to module are direct.
+library, in which calls from module to module are direct. What applications derive from compiled
+classes is interpreted: each class gets the decorator by which mypyc allows that.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -40,6 +42,9 @@ ignore_missing_imports = True
 disable_error_code = import-untyped, unused-ignore, misc, no-any-return, no-untyped-call
 """
 """Types of optional packages are Any. Mistakes are for `make check` to find."""
+_FUTURE = "from __future__ import annotations"
+_INTERPRETED = frozenset({"Enum", "IntEnum", "NamedTuple", "StrEnum", "TypedDict"})
+"""Bases of classes that mypyc does not make native."""
 NO_WARNINGS = ("-Wno-all", "-w")
 """They alone take a quick build more time than the rest of the compiler's work."""
 
@@ -67,6 +72,8 @@ class CompiledModules(BuildHookInterface[Any]):
             shutil.copytree(root / package, tree / Path(package).name, ignore=ignored)
         (tree / "mypy.ini").write_text(SETTINGS)
         modules = compiled_modules(root, self.config["modules"], self.config["interpreted"])
+        for module in modules:
+            allow_interpreted_subclasses(tree / module)
         compile_modules(tree, modules, quick=level == QUICK)
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
@@ -98,6 +105,30 @@ def _alternatives(pattern: str) -> list[str]:
     start, _, rest = pattern.partition("{")
     names, _, end = rest.partition("}")
     return [f"{start}{name}{end}" for name in names.split(",")]
+
+
+def allow_interpreted_subclasses(module: Path) -> None:
+    """Decorate the classes of `module`, in empty lines: all lines keep their numbers."""
+    lines = module.read_text(encoding="utf-8").split("\n")
+    found = [
+        min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 2
+        for node in ast.parse("\n".join(lines)).body
+        if isinstance(node, ast.ClassDef) and not _INTERPRETED.intersection(map(_name, node.bases))
+    ]
+    if not found:
+        return
+    imports = lines.index(_FUTURE)
+    for line in (imports + 1, *found):
+        if lines[line] and not lines[line].startswith("#"):
+            sys.exit(f"{module}:{line + 1}: leave this line empty, for a decorator")
+        lines[line] = "@mypyc_attr(allow_interpreted_subclasses=True)"
+    lines[imports] += "; from typing import TYPE_CHECKING"
+    lines[imports + 1] = "if TYPE_CHECKING: from mypy_extensions import mypyc_attr"
+    module.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _name(base: ast.expr) -> str:
+    return ast.unparse(base).partition("[")[0].rpartition(".")[2]
 
 
 def compile_modules(tree: Path, modules: Sequence[str], *, quick: bool) -> None:

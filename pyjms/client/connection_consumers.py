@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, Unpack
 
 import anyio
 
-from pyjms.client.consumer import (
+from pyjms.client.consumer import ActiveMQMessageConsumer
+from pyjms.client.ledgers import (
     AckDetails,
     AckLedger,
-    ActiveMQMessageConsumer,
     AutoAckLedger,
     DeferredAckLedger,
     IndividualAckLedger,
@@ -112,7 +112,9 @@ class _OneByOne(AckLedger):
 
 
 class _AutoLedger(_OneByOne, AutoAckLedger):
-    has_ranges = False
+    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
+        super().__init__(session, info)
+        self.has_ranges = False
 
 
 class _DeferredLedger(_OneByOne, DeferredAckLedger):

@@ -29,7 +29,7 @@ any more: it fails the connection instead, and the broker redelivers.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -103,7 +103,7 @@ _LONGEST_BURST = 16 * _CLOCK_INTERVAL  # deliveries, whatever the clock says
 _current: ContextVar[ListenerDispatcher | None] = ContextVar("pyjms_listener", default=None)
 
 
-class ListenerTarget(ABC):
+class ListenerTarget:
     """What a dispatcher calls: a consumer's listener, completion listeners, announcements."""
 
     is_queued: bool = False

@@ -1095,9 +1095,8 @@ def _is_refusal(error: BaseException) -> bool:
 class _Run(ListenerTarget):
     """One call of `run`, made by the session's listener dispatcher, one message at a time."""
 
-    listener_name = "the listener of a session"
-
     def __init__(self, session: ActiveMQSession, listener: MessageListener) -> None:
+        self.listener_name = "the listener of a session"
         self._session = session
         self._listener = listener
         self.done = anyio.Event()

@@ -64,15 +64,10 @@ import anyio
 from anyio.lowlevel import RunVar
 
 from pyjms.client.connection import ActiveMQConnection
-from pyjms.client.consumer import (
-    AckLedger,
-    ActiveMQMessageConsumer,
-    DeferredAckLedger,
-    IndividualAckLedger,
-    choose_ledger,
-)
+from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.dispatcher import OwnedTasks
 from pyjms.client.factory import ConnectionFactory
+from pyjms.client.ledgers import AckLedger, DeferredAckLedger, IndividualAckLedger, choose_ledger
 from pyjms.client.options import read_option
 from pyjms.client.session import (
     ActiveMQSession,

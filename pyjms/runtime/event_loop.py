@@ -9,20 +9,6 @@ streams and cancel scopes cost about twice as much as a plain callback and a pla
 - `LoopHandle` makes a loop usable from other threads: `call_soon` runs a function on it from any
   thread, `WakeQueue` wakes the loop once for a burst of calls.
 - `Waiter` lets one task wait for one event; on asyncio it is a plain future and a plain timer.
-- `Turn` runs everything that a loop does about one chunk of input. It determines when to send:
-
-      phase       what runs                               then
-      take in     the chunk is decoded and handled        the written output is sent
-      finish      functions of `finish_with`: store       the output of these functions is sent
-                  writes
-      deferred    functions of `defer`: acknowledgements
-
-  Sending at the end of the turn, not at each write, sends all responses to a chunk with one system
-  call, without waking a writer task. Sending before `finish` lets the peers work while the disk is
-  busy. No peer waits for deferred work, so it runs after all sends. If several sockets are readable
-  in one loop turn, the first socket's `Turn` sends at its end, and the output of all others is sent
-  together at the start of the next loop turn. That costs a loop turn of its own, so it is left out
-  if the loop has nothing else to run in this one (asyncio; of other loops that is not known).
 """
 
 from __future__ import annotations
@@ -34,7 +20,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sized
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final
+from typing import Any
 from weakref import WeakValueDictionary
 
 import anyio
@@ -43,6 +29,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from pyjms.runtime.fork import Process, inherited_error
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.turn import Turn
 
 logger = get_logger(__name__)
 
@@ -134,6 +121,19 @@ async def end_tasks(*tasks: BackgroundTask | None) -> None:
         await task.wait()
 
 
+async def with_cleanup(
+    work: Callable[[], Awaitable[object]], cleanup: Callable[[], Awaitable[object]]
+) -> None:
+    """Await `work()` and then `cleanup()`, also if the first fails or is cancelled.
+
+    For coroutines that mypyc compiles: in them, an await in `finally` or `except` loses the error.
+    """
+    try:
+        await work()
+    finally:
+        await cleanup()
+
+
 def current_task() -> object:
     """Return the running task; anyio describes it as well, for six times the price."""
     if sniffio.current_async_library() == "trio":
@@ -148,133 +148,17 @@ def name_of(task: object) -> str:
     return task.get_name() if isinstance(task, asyncio.Task) else getattr(task, "name", "")
 
 
-_ENDS_AT_ONCE: Final = 20
+class _TurnOfLoop:
+    """Keeps a Turn, and is kept by it: there are no weak references to compiled objects."""
+
+    __slots__ = ("__weakref__", "turn")
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        turn.keeper = self
 
 
-class Turn:
-    """Runs the phases of one chunk of input; see the module's docstring. One per loop."""
-
-    __slots__ = (
-        "__weakref__",
-        "_call_next",
-        "_count",
-        "_early",
-        "_ends",
-        "_has_sent",
-        "_others",
-        "_sends",
-        "is_open",
-        "late",
-        "number",
-    )
-
-    def __init__(
-        self, call_next: Callable[[Callable[[], object]], object], others: Sized = (None,)
-    ) -> None:
-        """Create the turn of a loop; `others` is not empty if the loop has more to run now."""
-        self._call_next = call_next
-        self._others = others
-        self._sends: list[Callable[[], object]] = []
-        self._early: list[Callable[[], object]] = []
-        self.is_open: bool = False
-        """Whether a chunk is being processed."""
-        self.late: deque[Callable[[], object]] = deque()
-        """The functions of `defer`; one may be appended while the turn is open."""
-        self._has_sent = False  # in this loop turn; `_next_pass` is scheduled
-        self._ends: deque[Callable[[], object]] = deque()
-        self.number: int = 0
-        """The number of the current turn, from 1; 0: there is none."""
-        self._count = 0
-
-    def run(self, take_in: Callable[[], object], *, is_alone: bool = False) -> None:
-        """Call `take_in()`, then the functions passed to `send`, `finish_with` and `defer`.
-
-        `is_alone`: it is not one of several chunks, whose output is sent together.
-        """
-        others = () if is_alone else self._others
-        self.is_open = True
-        self.number = self._count = self._count + 1
-        try:
-            take_in()
-            if self._early:
-                self._send(others)  # peers read while the disk works
-                self._finish_early()
-                self._send(others)
-            elif self._sends and (is_alone or not self._has_sent):
-                self._send(others)
-            late = self.late
-            while late:
-                late.popleft()()
-        finally:
-            self.is_open = False
-            self.number = 0
-            if self._early:
-                self._finish_early()
-            if self._sends and not self._has_sent:
-                self._has_sent = True
-                self._call_next(self._next_pass)
-
-    def send(self, flush: Callable[[], object]) -> None:
-        """Call `flush()` once, at the end of the current turn or in the next loop turn."""
-        self._sends.append(flush)
-        if not self.is_open and not self._has_sent:
-            self._has_sent = True
-            self._call_next(self._next_pass)
-
-    def finish_with(self, function: Callable[[], object]) -> bool:
-        """Call `function()` after the chunk's output is sent; its own output is sent afterwards.
-
-        Returns False, and does not call it, if there is no current turn, or another `Turn` in this
-        loop turn has already sent.
-        """
-        if not self.is_open or self._has_sent:
-            return False
-        self._early.append(function)
-        return True
-
-    def defer(self, function: Callable[[], object]) -> bool:
-        """Call `function()` after the sends of the current turn; False: there is no turn."""
-        if self.is_open:
-            self.late.append(function)
-        return self.is_open
-
-    def end_with(self, function: Callable[[], object]) -> None:
-        """Call `function()`, which ends a connection, in one of the next loop turns.
-
-        Few are called in each: a host with thousands of connections may have died.
-        """
-        self._ends.append(function)
-        if len(self._ends) == 1:
-            self._call_next(self._end_some)
-
-    def _end_some(self) -> None:
-        for _ in range(min(len(self._ends), _ENDS_AT_ONCE)):
-            self._ends[0]()
-            self._ends.popleft()
-        if self._ends:
-            self._call_next(self._end_some)
-
-    def _send(self, others: Sized) -> None:
-        sends, self._sends = self._sends, []
-        if sends and others and not self._has_sent:
-            self._has_sent = True
-            self._call_next(self._next_pass)
-        for flush in sends:
-            flush()
-
-    def _next_pass(self) -> None:
-        self._has_sent = False
-        sends, self._sends = self._sends, []
-        for flush in sends:
-            flush()
-
-    def _finish_early(self) -> None:
-        early, self._early = self._early, []
-        for function in early:
-            function()
-
-
-_turns: WeakValueDictionary[object, Turn] = WeakValueDictionary()
+_turns: WeakValueDictionary[object, _TurnOfLoop] = WeakValueDictionary()
 
 
 class LoopHandle:
@@ -311,13 +195,13 @@ class LoopHandle:
     @property
     def turn(self) -> Turn:
         """The Turn of this loop, which exists as long as it is referenced."""
-        turn = _turns.get(self.token.native_token)
-        if turn is None:
-            native = self.token.native_token
+        native = self.token.native_token
+        found = _turns.get(native)
+        if found is None:
             # private to asyncio: the callbacks that are left in this loop turn, or for the next
             others: Sized = getattr(native, "_ready", (None,))
-            turn = _turns[native] = Turn(self._call_next, others)
-        return turn
+            found = _turns[native] = _TurnOfLoop(Turn(self._call_next, others))
+        return found.turn
 
     @property
     def in_this_process(self) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSAttribute
 
 from pyjms.errors import ConfigurationException
 from pyjms.runtime.logging import get_logger
@@ -334,6 +335,15 @@ def peer_address(stream: ByteStream, scheme: str = "tcp") -> str:
         return f"{scheme}://unknown"
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     return f"{scheme}://{host}:{address[1]}"
+
+
+def certificate_of(stream: ByteStream) -> Mapping[str, Any] | None:
+    """Return the certificate that the peer has presented, or None.
+
+    Here, because the names of stream attributes are not of the type that anyio declares, which
+    compiled modules check.
+    """
+    return stream.extra(TLSAttribute.peer_certificate, None) or None
 
 
 def read_on_demand(stream: ByteStream) -> None:

@@ -66,7 +66,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, TypeVar
 
 import anyio
 from anyio.abc import ByteSendStream, ByteStream, SocketAttribute, SocketStream
-from anyio.streams.tls import TLSAttribute
 
 from pyjms.errors import (
     ConnectionFailedException,
@@ -76,14 +75,16 @@ from pyjms.errors import (
 )
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import Waiters
-from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
+from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks, spawn, with_cleanup
 from pyjms.runtime.fork import inherits, let_go_of_socket
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.turn import Turn
 from pyjms.transport.base import Transport
 from pyjms.transport.layers import LayeredStream, receiver_through
 from pyjms.transport.options import (
     TcpOptions,
     apply_options,
+    certificate_of,
     peer_address,
     read_on_demand,
     set_of_stream,
@@ -648,30 +649,34 @@ class TcpTransport(Transport[C]):
         if self._stopped:
             return
         self._stopped = True
-        reader, writer, stream = self._reader_task, self._writer_task, self._stream
-        try:
-            await end_tasks(reader)
-            if self._writer is not None and writer is not None:
-                self._writer.finish()
-                with _clock.timeout(CLOSE_TIMEOUT) as flushing:
-                    await writer.wait()
-                if flushing.cancelled_caught:
-                    logger.warning(
-                        "%s accepted no data while closing; discarded the rest", self._remote
-                    )
-        finally:
-            if self._on_closed is not None:
-                self._on_closed()
-            if self._writer is not None:
-                self._writer.abandon()
-            if writer is not None:
-                writer.cancel()
-            if stream is not None:
-                with anyio.CancelScope(shield=True):
-                    await anyio.aclose_forcefully(stream)
-                    for task in (writer, self._closer_task):
-                        if task is not None:
-                            await task.wait()
+        await with_cleanup(self._write_rest, partial(self._close, self._stream))
+
+    async def _write_rest(self) -> None:
+        await end_tasks(self._reader_task)
+        writer = self._writer_task
+        if self._writer is not None and writer is not None:
+            self._writer.finish()
+            with _clock.timeout(CLOSE_TIMEOUT) as flushing:
+                await writer.wait()
+            if flushing.cancelled_caught:
+                logger.warning(
+                    "%s accepted no data while closing; discarded the rest", self._remote
+                )
+
+    async def _close(self, stream: ByteStream | None) -> None:
+        writer = self._writer_task
+        if self._on_closed is not None:
+            self._on_closed()
+        if self._writer is not None:
+            self._writer.abandon()
+        if writer is not None:
+            writer.cancel()
+        if stream is not None:
+            with anyio.CancelScope(shield=True):
+                await anyio.aclose_forcefully(stream)
+                for task in (writer, self._closer_task):
+                    if task is not None:
+                        await task.wait()
 
     def oneway(self, command: C) -> None:
         writer = self._writer
@@ -906,7 +911,11 @@ class StreamDetails(TypedDict, total=False):
 class _AcceptedTransport(TcpTransport[C]):
     """A transport that has its client's certificate, once it has started."""
 
-    peer_certificate: Mapping[str, Any] | None = None
+    certificate: Mapping[str, Any] | None = None
+
+    @property
+    def peer_certificate(self) -> Mapping[str, Any] | None:
+        return self.certificate
 
 
 def accepted_tcp(
@@ -943,7 +952,7 @@ def accepted_tcp(
 
         assert tls is not None
         secured = await accept_tls(stream, tls, remote, timeout)
-        tcp.peer_certificate = _certificate(secured)
+        tcp.certificate = certificate_of(secured)
         return secured
 
     tcp = _AcceptedTransport(
@@ -954,7 +963,7 @@ def accepted_tcp(
         remote_address=remote,
         on_closed=on_closed,
     )
-    tcp.peer_certificate = _certificate(stream)
+    tcp.certificate = certificate_of(stream)
     tcp.unsent_budget = unsent_budget
     if unfinished is not None:
         unfinished.fail = tcp.fail
@@ -963,11 +972,6 @@ def accepted_tcp(
             layered.fail = tcp.fail
             unfinished.sibling, layered.sibling = layered, unfinished
     return tcp
-
-
-def _certificate(stream: ByteStream) -> Mapping[str, Any] | None:
-    """Return the certificate that the client has presented, or None."""
-    return stream.extra(TLSAttribute.peer_certificate, None) or None
 
 
 class Checks(NamedTuple):

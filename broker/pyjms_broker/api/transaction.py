@@ -8,7 +8,7 @@ transaction can end, such as a send waiting for memory, registers as `PendingWor
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from enum import Enum
 from typing import Protocol
 
@@ -57,7 +57,7 @@ class TransactionState(Enum):
     FINISHED = "finished"
 
 
-class Transaction(ABC):
+class Transaction:
     """An open transaction, local or XA. Use only on the broker's event loop; no method waits."""
 
     xid: TransactionId

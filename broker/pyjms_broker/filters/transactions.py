@@ -59,7 +59,7 @@ already be committed, so only the transaction manager may decide.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from pyjms.errors import JMSException, TransactionRolledBackException, XAException
 from pyjms.jms.destination import Destination
@@ -511,7 +511,7 @@ RecoveredWork = Callable[[RecoveredTransaction], Sequence[Synchronization]]
 class TransactionBroker(BrokerFilter):
     """Looks up the transaction of each command, and ends transactions."""
 
-    passes_plain = True
+    passes_plain: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -132,7 +132,7 @@ class BucketMessageGroupMap(SimpleMessageGroupMap):
         return super().remove(self._bucket(group_id))
 
     def owners(self) -> dict[str, Subscription]:
-        known = ((name, self.get(name)) for name in self._names)
+        known = [(name, self.get(name)) for name in self._names]
         return {name: owner for name, owner in known if owner is not None}
 
 

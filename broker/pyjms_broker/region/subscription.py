@@ -774,8 +774,7 @@ class PrefetchSubscription(AbstractSubscription):
         """
         own = [r for r in self.dispatched.values() if r.destination is destination]
         if last_sequence_id == LAST_DELIVERED_UNKNOWN:
-            unsettled = (r for r in self.dispatched.values() if r not in self._transacted)
-            oldest = next(unsettled, None)
+            oldest = next((r for r in self.dispatched.values() if r not in self._transacted), None)
             return [(r, r is oldest or r in self._transacted) for r in own]
         count = 0
         if last_sequence_id != LAST_DELIVERED_UNSET:
@@ -1248,7 +1247,7 @@ class QueueBrowserSubscription(AbstractSubscription):
         self._has_ended = False
         self._next: MessageReference | None = None
         self._resume_task: _wakeup.BackgroundTask | None = None
-        self._messages = chain.from_iterable(self._browse(queue) for queue in queues)
+        self._messages = chain.from_iterable(map(self._browse, queues))
         self.window_freed()
 
     def _browse(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:

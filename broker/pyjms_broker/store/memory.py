@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -166,8 +165,7 @@ class MemoryMessageStore:
         if not self._prioritized and after is not None:
             by_arrival = self._by_arrival
             first = max(after.arrival + 1, next(iter(by_arrival), self.last_arrival + 1))
-            numbers = range(first, self.last_arrival + 1)
-            found = (by_arrival[number] for number in numbers if number in by_arrival)
+            found = map(by_arrival.get, range(first, self.last_arrival + 1))
             return _select(found, limit, skip)
         return _page(self._entries.values(), after, limit, skip)
 
@@ -377,18 +375,27 @@ def _page(
     skip: Positions,
     key: SubscriptionKey | None = None,
 ) -> list[StoredMessage]:
-    following = (
-        entry for entry in sorted(entries, key=_position) if after is None or entry.position > after
-    )
+    following = sorted(entries, key=_position)
+    if after is not None:
+        following = [entry for entry in following if entry.position > after]
     return _select(following, limit, skip, key)
 
 
 def _select(
-    entries: Iterable[MemoryEntry], limit: int, skip: Positions, key: SubscriptionKey | None = None
+    entries: Iterable[MemoryEntry | None],
+    limit: int,
+    skip: Positions,
+    key: SubscriptionKey | None = None,
 ) -> list[StoredMessage]:
-    wanted = (
-        entry
-        for entry in entries
-        if entry.is_visible and key not in entry.hidden_from and entry.position not in skip
-    )
-    return [StoredMessage(entry.position, entry.message) for entry in islice(wanted, limit)]
+    found: list[StoredMessage] = []
+    for entry in entries:  # no generator expression, which mypyc evaluates eagerly
+        if len(found) >= limit:
+            break
+        if (
+            entry is not None
+            and entry.is_visible
+            and key not in entry.hidden_from
+            and entry.position not in skip
+        ):
+            found.append(StoredMessage(entry.position, entry.message))
+    return found

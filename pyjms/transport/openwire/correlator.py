@@ -347,6 +347,10 @@ def _call(function: Callable[..., None], *arguments: object) -> None:
         logger.exception("A transport listener failed")
 
 
+_NOBODY: Final[InterruptionListener | None] = None
+"""mypyc leaves out a literal None as the default of an attribute whose type is a protocol."""
+
+
 class ReconnectingTransport(RequestTransport):
     """A transport that survives the loss of its peer.
 
@@ -354,7 +358,7 @@ class ReconnectingTransport(RequestTransport):
     Requests wait for the next peer. It fails, once, when it gives up.
     """
 
-    interruptions: InterruptionListener | None = None
+    interruptions: InterruptionListener | None = _NOBODY
     """The receiver of interruptions; set it before `start()`."""
 
     @property

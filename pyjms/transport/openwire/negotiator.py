@@ -22,6 +22,7 @@ import anyio
 
 from pyjms.errors import ConnectionFailedException, RemoteProtocolError
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import with_cleanup
 from pyjms.transport.base import Transport, TransportFilter
 from pyjms.wire.openwire.commands import Command, WireFormatInfo
 from pyjms.wire.openwire.format import OpenWireFormat
@@ -53,6 +54,7 @@ class WireFormatNegotiator(TransportFilter[Command]):
         self._on_negotiated = on_negotiated
         self._waiting: list[Command] = []
         self._decided = anyio.Event()
+        self._has_started = False
 
     async def start(self) -> None:
         """Start the transport below, send our WireFormatInfo and wait for the peer's.
@@ -62,22 +64,26 @@ class WireFormatNegotiator(TransportFilter[Command]):
             RemoteProtocolError: the peer speaks another protocol, or too old a version.
         """
         await self.next.start()
-        try:
-            if self._error is None:
-                self.next.oneway(self.wire_format.local_info())
-            with _clock.timeout(self._timeout):
-                await self._decided.wait()
-            if self._error is not None:
-                raise self._error
-            if not self._ready:
-                raise ConnectionFailedException(
-                    "Wire format negotiation timeout: peer did not send his wire format.",
-                    hint=f"is {self.remote_address} an OpenWire port?",
-                )
-        except BaseException:
+        await with_cleanup(self._agree, self._stop_without_agreement)
+
+    async def _agree(self) -> None:
+        if self._error is None:
+            self.next.oneway(self.wire_format.local_info())
+        with _clock.timeout(self._timeout):
+            await self._decided.wait()
+        if self._error is not None:
+            raise self._error
+        if not self._ready:
+            raise ConnectionFailedException(
+                "Wire format negotiation timeout: peer did not send his wire format.",
+                hint=f"is {self.remote_address} an OpenWire port?",
+            )
+        self._has_started = True
+
+    async def _stop_without_agreement(self) -> None:
+        if not self._has_started:
             with anyio.CancelScope(shield=True):
                 await self.next.stop()
-            raise
 
     @property
     def max_frame_size(self) -> int | None:

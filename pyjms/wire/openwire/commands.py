@@ -47,11 +47,11 @@ class DataStructure:
     OLDER_LAYOUTS: ClassVar[dict[int, tuple[Field, ...]]] = {}
 
     def __repr__(self) -> str:
-        fields = (
+        fields = [
             f"{f.name}={getattr(self, f.name)!r}"
             for f in self.LAYOUT
             if f.name not in ("content", "marshalled_properties", "password")
-        )
+        ]
         return f"{type(self).__name__}({', '.join(fields)})"
 
 

@@ -340,12 +340,12 @@ class _TopicStore(_QueueStore, MemoryTopicMessageStore):
 class PagedAdapter(MemoryPersistenceAdapter):
     """A store that counts as durable: its messages may leave the broker's memory."""
 
-    is_volatile = False
     concurrent_store_and_dispatch_queues = True
     concurrent_store_and_dispatch_topics = False
 
     def __init__(self) -> None:
         super().__init__()
+        self.is_volatile = False
         self.answers_later = False
         self.unanswered: list[Completion] = []
         self.broken: set[str] = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -31,6 +30,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.openwire.connection import BrokerConnection, CommandHandler
@@ -70,9 +70,12 @@ class RecordingBroker(ErrorBroker):
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        added = Subscription.__new__(Subscription)
+        added.saved, added.dispatched_count = COMPLETED, 0
         self.answers: dict[str, object] = {
             **dict.fromkeys(_COMPLETED_CALLS, COMPLETED),
-            "add_consumer": SimpleNamespace(saved=COMPLETED, dispatched_count=0),
+            "add_consumer": added,
+            "prepared_transactions": [],
         }
 
     authenticates_clients = False

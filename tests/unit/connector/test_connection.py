@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
@@ -375,9 +374,7 @@ async def test_acks_pulls_and_controls_go_to_their_consumer(
     client: Client, host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
     await client.connect()
-    host.recording.answers["add_consumer"] = subscription = SimpleNamespace(
-        saved=COMPLETED, dispatched_count=0
-    )
+    subscription = host.recording.answers["add_consumer"]
     consumer = await client.consumer()
     ack, pull = MessageAck(consumer_id=consumer), MessagePull(consumer, timeout=5)
     control = ConsumerControl(consumer_id=consumer, prefetch=3)

@@ -9,7 +9,8 @@ import pytest
 import sniffio
 
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.event_loop import LoopHandle, Turn, Waiter
+from pyjms.runtime.event_loop import LoopHandle, Waiter
+from pyjms.runtime.turn import Turn
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.tcp import SocketWriter
 from tests.kit.waiting import until

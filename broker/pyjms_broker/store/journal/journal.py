@@ -94,8 +94,9 @@ import anyio.to_thread
 from pyjms.errors import IllegalStateException, LocalProtocolError, ResourceAllocationException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import stopwatch
-from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, Turn, end_tasks, spawn
+from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.turn import Turn
 from pyjms.wire.kahadb.journal import (
     BATCH_CONTROL_HEAD,
     BATCH_CONTROL_SIZE,

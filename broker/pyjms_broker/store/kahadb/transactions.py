@@ -34,7 +34,6 @@ oldest one in the index. (activemq-persistence K13, K15, K22, S6)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pyjms.jms.destination import Destination
@@ -72,25 +71,46 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Operation:
     """One addition (with metadata), acknowledgement (with a key) or removal.
 
     `location` is None until it is journalled.
     """
 
-    destination: KahaDestination
-    message_id: str
-    _: KW_ONLY
-    metadata: MessageMetadata | None = None
-    key: str | None = None
-    prioritized: bool = False
-    reference: MessageReference | None = None
-    location: Location | None = None
-    destination_removed: bool = field(default=False, init=False)
-    """Whether its destination was removed, so that the commit drops it."""
-    dropped: bool = field(default=False, init=False)
-    """Whether it has no effect: it is a duplicate, or its destination was removed."""
+    __slots__ = (
+        "destination",
+        "destination_removed",
+        "dropped",
+        "key",
+        "location",
+        "message_id",
+        "metadata",
+        "prioritized",
+        "reference",
+    )
+
+    def __init__(
+        self,
+        destination: KahaDestination,
+        message_id: str,
+        *,
+        metadata: MessageMetadata | None = None,
+        key: str | None = None,
+        prioritized: bool = False,
+        reference: MessageReference | None = None,
+        location: Location | None = None,
+    ) -> None:
+        self.destination = destination
+        self.message_id = message_id
+        self.metadata = metadata
+        self.key = key
+        self.prioritized = prioritized
+        self.reference = reference
+        self.location = location
+        self.destination_removed = False
+        """Whether its destination was removed, so that the commit drops it."""
+        self.dropped = False
+        """Whether it has no effect: it is a duplicate, or its destination was removed."""
 
     def encode(
         self,

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from pyjms.errors import RemoteProtocolError
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks
 from pyjms.testing.clock import VirtualClock
+from pyjms.transport.options import TcpOptions
+from pyjms.transport.tcp import TcpTransport
+from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.stomp import HEART_BEAT
 from pyjms_broker.connector.stomp.session import Periods, read_periods, start_heart_beat
 
 
-class Monitored:
-    """What the heart-beat needs of a TcpTransport."""
-
-    remote_address = "stomp://client"
+class Monitored(TcpTransport[Any]):
+    """A transport without a socket, with what the heart-beat looks at."""
 
     def __init__(self) -> None:
-        self.received_bytes = self.sent_commands = 0
-        self.writing = self.reading_paused = False
+        super().__init__(OpenWireFormat(), TcpOptions(), remote_address="stomp://client")
+        self.is_writing = self.is_paused = False
         self.failures: list[BaseException] = []
         self.beats = 0
 
-    def oneway(self, frame: object) -> None:
-        assert frame is HEART_BEAT
+    @property
+    def writing(self) -> bool:
+        return self.is_writing
+
+    @property
+    def reading_paused(self) -> bool:
+        return self.is_paused
+
+    def oneway(self, command: object) -> None:
+        assert command is HEART_BEAT
         self.beats += 1
         self.sent_commands += 1
 
@@ -53,7 +62,7 @@ async def start(clock: VirtualClock) -> AsyncIterator[Begin]:
     def begin(client: int, broker: int, grace: float = 1.0) -> Monitored:
         monitored = Monitored()
         periods = Periods(client, broker)
-        tasks.append(start_heart_beat(monitored, periods, grace))  # type: ignore[arg-type]
+        tasks.append(start_heart_beat(monitored, periods, grace))
         return monitored
 
     yield begin
@@ -88,7 +97,7 @@ async def test_a_client_that_we_do_not_read_is_not_silent(
     clock: VirtualClock, start: Begin
 ) -> None:
     client = start(1000, 0)
-    client.reading_paused = True
+    client.is_paused = True
     await clock.advance(30)
     assert client.failures == []
 
@@ -107,7 +116,7 @@ async def test_frames_stand_for_beats(clock: VirtualClock, start: Begin) -> None
         client.sent_commands += 1
         await clock.advance(0.4)
     assert client.beats == 0
-    client.writing = True
+    client.is_writing = True
     await clock.advance(10)
     assert client.beats == 0
 

@@ -1,33 +1,52 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from pyjms.errors import ConnectionFailedException
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.mock import MockTransport, RecordingListener
+from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire.factory import InactivityMonitor
 from pyjms.transport.openwire.options import OpenWireOptions
+from pyjms.transport.options import TcpOptions
 from pyjms.transport.tcp import TcpTransport
 from pyjms.wire.openwire.commands import Command, KeepAliveInfo, ShutdownInfo
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms.wire.openwire.settings import WireFormatSettings
 
 
-class Counted(MockTransport[Command]):
-    """A mock with what the monitor looks at."""
+class Counted(TcpTransport[Command]):
+    """A transport without a socket, with what the monitor looks at."""
 
-    received_bytes = 0
-    writing = False
-    reading_paused = False
+    def __init__(self) -> None:
+        super().__init__(OpenWireFormat(), TcpOptions(), remote_address="mock://mock")
+        self.sent: list[Command] = []
+        self.is_writing = False
+        self.is_paused = False
+        self.is_congested = False
+
+    async def start(self) -> None:
+        """There is nothing to connect to."""
+
+    def oneway(self, command: Command) -> None:
+        self.sent.append(command)
+        self.sent_commands += 1
 
     @property
-    def sent_commands(self) -> int:
-        return len(self.sent)
+    def congested(self) -> bool:
+        return self.is_congested
 
-    def fail(self, error: BaseException | None = None) -> None:
+    @property
+    def writing(self) -> bool:
+        return self.is_writing
+
+    @property
+    def reading_paused(self) -> bool:
+        return self.is_paused
+
+    def fail(self, error: BaseException) -> None:
         assert isinstance(error, Exception)
         self.listener.on_exception(error)
 
@@ -35,9 +54,8 @@ class Counted(MockTransport[Command]):
 class Rig:
     def __init__(self, clock: VirtualClock, **options: Any) -> None:
         self.clock = clock
-        self.socket = Counted(respond=lambda _: ())
-        tcp = cast("TcpTransport[Command]", self.socket)
-        self.monitor = InactivityMonitor(self.socket, tcp, OpenWireOptions(**options))
+        self.socket = Counted()
+        self.monitor = InactivityMonitor(self.socket, self.socket, OpenWireOptions(**options))
         self.heard: RecordingListener[Command] = RecordingListener()
         self.monitor.listener = self.heard
 
@@ -85,9 +103,9 @@ async def test_inactive_sides_are_detected_at_activemqs_times(clock: VirtualCloc
 
     echo = Rig(clock)
     await echo.begin()
-    echo.socket.deliver(KeepAliveInfo(7, response_required=True))
-    echo.socket.deliver(KeepAliveInfo(8, response_required=False))
-    echo.socket.deliver(ShutdownInfo())
+    echo.socket.listener.on_command(KeepAliveInfo(7, response_required=True))
+    echo.socket.listener.on_command(KeepAliveInfo(8, response_required=False))
+    echo.socket.listener.on_command(ShutdownInfo())
     await echo.heard.next(ShutdownInfo)
     (answer,) = echo.socket.sent
     assert isinstance(answer, KeepAliveInfo)
@@ -99,9 +117,9 @@ async def test_inactive_sides_are_detected_at_activemqs_times(clock: VirtualCloc
 async def test_a_peer_that_does_not_read_gets_no_keep_alive_response(clock: VirtualClock) -> None:
     rig = Rig(clock)
     await rig.begin()
-    rig.socket.full = True
-    rig.socket.deliver(KeepAliveInfo(7, response_required=True))
-    rig.socket.deliver(ShutdownInfo())
+    rig.socket.is_congested = True
+    rig.socket.listener.on_command(KeepAliveInfo(7, response_required=True))
+    rig.socket.listener.on_command(ShutdownInfo())
     await rig.heard.next(ShutdownInfo)
     assert rig.socket.sent == []
     await rig.monitor.stop()
@@ -121,8 +139,8 @@ async def test_a_send_in_progress_and_our_own_pause_do_not_count_as_inactivity(
     clock: VirtualClock,
 ) -> None:
     rig = Rig(clock)
-    rig.socket.writing = True
-    rig.socket.reading_paused = True
+    rig.socket.is_writing = True
+    rig.socket.is_paused = True
     await rig.begin()
     assert await rig.advance(200) == 0
     assert rig.heard.errors == []

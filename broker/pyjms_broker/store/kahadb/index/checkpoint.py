@@ -13,7 +13,7 @@ import sys
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -293,20 +293,19 @@ def write_changes(connection: sqlite3.Connection, checkpoint: IndexCheckpoint) -
 
 def _write_messages(connection: sqlite3.Connection, contents: int, memtable: Memtable) -> None:
     removed = memtable.removed.values()
-    by_level = (((contents, e.position.level), e.position.arrival) for e in removed)
+    by_level = [((contents, e.position.level), e.position.arrival) for e in removed]
     _delete(connection, _REMOVED_MESSAGES, by_level)
-    by_producer = (((contents, e.producer), e.sequence) for e in removed)
+    by_producer = [((contents, e.producer), e.sequence) for e in removed]
     _delete(connection, _REMOVED_IDS, by_producer)
     added = list(memtable.adds.values())
     upserts = chain(added, memtable.updates.values())
-    _insert(connection, "messages", (_message_row(contents, e) for e in upserts), 8)
+    _insert(connection, "messages", map(partial(_message_row, contents), upserts), 8)
     ids = sorted((contents, e.producer, e.sequence, *e.position) for e in added)
     _insert(connection, "ids", ids, 5)
-    used = {e.producer for e in added}
-    producers = (memtable.producers[number] for number in sorted(used))
-    _insert(
-        connection, "producers", ((contents, p.number, p.name, p.highest) for p in producers), 4
-    )
+    used = sorted({e.producer for e in added})
+    producers = [memtable.producers[number] for number in used]
+    rows = [(contents, p.number, p.name, p.highest) for p in producers]
+    _insert(connection, "producers", rows, 4)
 
 
 def _message_row(contents: int, entry: IndexEntry) -> tuple[int, ...]:
@@ -323,7 +322,7 @@ def _write_destination(connection: sqlite3.Connection, one: DestinationChanges) 
     _insert(connection, "files", files, 3)
     if one.duplicates is not None:
         rows = one.duplicates.rows
-        _insert(connection, "duplicates", ((number, *row) for row in rows), 4)
+        _insert(connection, "duplicates", [(number, *row) for row in rows], 4)
         statement = "DELETE FROM duplicates WHERE destination = ? AND number < ?"
         connection.execute(statement, (number, one.duplicates.first))
     for number_removed in one.unsubscribed:
@@ -333,18 +332,18 @@ def _write_destination(connection: sqlite3.Connection, one: DestinationChanges) 
         _insert(connection, "subscriptions", [row], 7)
         statement = "DELETE FROM acked WHERE subscription = ? AND block < ?"
         connection.execute(statement, (row[0], first_block))
-        _insert(connection, "acked", ((row[0], *block) for block in blocks), 3)
+        _insert(connection, "acked", [(row[0], *block) for block in blocks], 3)
 
 
 def _write_rest(connection: sqlite3.Connection, checkpoint: IndexCheckpoint) -> None:
     _insert(connection, "state", [checkpoint.state], 8)
-    _insert(connection, "doomed", ((contents,) for contents in checkpoint.obsolete_contents), 1)
+    _insert(connection, "doomed", [(contents,) for contents in checkpoint.obsolete_contents], 1)
     for file_id, targets in checkpoint.references.items():
         connection.execute("DELETE FROM refers WHERE file_id = ?", (file_id,))
-        _insert(connection, "refers", ((file_id, target) for target in targets), 2)
+        _insert(connection, "refers", [(file_id, target) for target in targets], 2)
     if checkpoint.sequences is not None:
         connection.execute("DELETE FROM sequences")
-        rows = ((age, *pair) for age, pair in enumerate(checkpoint.sequences))
+        rows = [(age, *pair) for age, pair in enumerate(checkpoint.sequences)]
         _insert(connection, "sequences", rows, 3)
 
 

@@ -33,7 +33,7 @@ class SequenceSet:
         result = cls(min(one.floor for one in sets))
         last = max(one.last_block for one in sets)
         for block in range(result.first_block, last + 1):
-            bits = reduce(and_, (one.block(block) for one in sets))
+            bits = reduce(and_, [one.block(block) for one in sets])
             if bits:
                 result._blocks[block] = bits
                 result._changed.add(block)

@@ -465,7 +465,7 @@ class StoreIndex:
         return part
 
     def _files(self) -> Iterable[dict[int, int]]:
-        return (destination.files for destination in self._destinations.values())
+        return [destination.files for destination in self._destinations.values()]
 
     def _load(self) -> None:
         database = self.database
@@ -508,10 +508,10 @@ def _load_destinations(database: Database, make_part: _MakePart) -> None:
         if isinstance(part, TopicIndex):
             reclaim = None if level is None else Position(level, arrival)
             part.load_subscriptions(
-                (
-                    (one, SequenceSet(floor, blocks.get(one[0], ())))
+                [
+                    (tuple(one), SequenceSet(floor, blocks.get(one[0], ())))
                     for floor, *one in subscriptions.get(number, ())
-                ),
+                ],
                 reclaim,
             )
 
@@ -520,5 +520,5 @@ def _by_first(database: Database, query: str) -> dict[int, list[Any]]:
     """Return a query's rows without their first column, grouped by it."""
     result: dict[int, list[Any]] = defaultdict(list)
     for first, *rest in database.rows(query):
-        result[first].append(rest)
+        result[first].append(tuple(rest))
     return result

@@ -1,0 +1,260 @@
+"""What the modules of the compiled wheel must not contain (docs/wheels.md).
+
+mypyc refuses some of it, only when the wheel is built; the rest it compiles to something else than
+Python does.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import tomllib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from config.wheel.build_hook import allow_interpreted_subclasses, compiled_modules
+from tests.kit.source_tree import ROOT
+
+HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "custom")
+CONSUMERS = frozenset(
+    {
+        "Counter", "OrderedDict", "all", "any", "bytearray", "bytes", "deque", "dict", "extend",
+        "fromkeys", "frozenset", "join", "list", "max", "min", "next", "set", "sorted", "sum", "tuple",
+        "union", "update",
+    }
+)  # fmt: skip
+"""What reads a whole generator expression at once, or mypyc has its own code for."""
+C_NAMES = frozenset(
+    {
+        "alignof", "asm", "attribute", "complex", "const", "extension", "imag", "inline", "label",
+        "real", "restrict", "signed", "thread", "typeof", "volatile",
+    }
+)  # fmt: skip
+"""C compilers know these names after two underscores, of which mypyc puts one before an attribute."""
+
+
+def module_names() -> list[str]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for key in HOOK:
+        settings = settings[key]
+    return compiled_modules(ROOT, settings["modules"], settings["interpreted"])
+
+
+MODULES = module_names()
+
+
+def source_of(module: str) -> Path:
+    return ROOT / module if (ROOT / module).exists() else ROOT / "broker" / module
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def classes_of(module: str) -> Iterator[ast.ClassDef]:
+    for node in tree_of(source_of(module)).body:
+        if isinstance(node, ast.ClassDef):
+            yield node
+
+
+def base_names(node: ast.ClassDef) -> list[str]:
+    return [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_generator_expressions_are_read_at_once(module: str) -> None:
+    """mypyc makes a list of a generator expression before anybody asks for its first item."""
+    tree = tree_of(source_of(module))
+    read = {
+        id(argument)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in CONSUMERS
+        for argument in node.args
+    } | {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Starred)}
+    assert [
+        f"line {node.lineno}: write a loop, a generator or a list"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.GeneratorExp) and id(node) not in read
+    ] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_classes_can_be_compiled(module: str) -> None:
+    found = []
+    for node in classes_of(module):
+        name, bases = node.name, base_names(node)
+        if "ABC" in bases:
+            found.append(
+                f"{name}: compiled classes share the caches of ABC; abstractmethod is enough"
+            )
+        if {"int", "str", "deque", "property"}.intersection(bases):
+            found.append(f"{name}: has to hold what it extends")
+        decorators = [ast.unparse(each) for each in node.decorator_list]
+        if any("slots=True" in each for each in decorators):
+            found.append(f"{name}: dataclass(slots=True) makes a second class")
+        for statement in node.body:
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and (
+                statement.args.kwarg is not None and statement.name != "__init__"
+            ):
+                found.append(f"{name}.{statement.name}: name the arguments that it overrides")
+            if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+                kind = ast.unparse(statement.annotation)
+                is_none = ast.unparse(statement.value) == "None"
+                if (is_none and kind.count("|") != 1) or kind.startswith("type["):
+                    found.append(f"{name}.{ast.unparse(statement.target)}: set it in __init__")
+    assert found == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_attributes_have_names_that_c_allows(module: str) -> None:
+    assert [
+        f"line {node.lineno}: {node.attr}"
+        for node in ast.walk(tree_of(source_of(module)))
+        if isinstance(node, ast.Attribute) and node.attr[:1] == "_" and node.attr[1:] in C_NAMES
+    ] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_arguments_are_not_deleted(module: str) -> None:
+    assert [
+        f"line {node.lineno}: del {target.id}"
+        for node in ast.walk(tree_of(source_of(module)))
+        if isinstance(node, ast.Delete)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_coroutines_do_not_wait_while_they_handle_an_error(module: str) -> None:
+    """The error is in the state of the thread, where other tasks replace it during the wait."""
+    waits = (ast.Await, ast.AsyncWith, ast.AsyncFor, ast.Yield, ast.YieldFrom)
+    handling = [
+        statement
+        for node in ast.walk(tree_of(source_of(module)))
+        for statement in (
+            node.finalbody
+            if isinstance(node, ast.Try)
+            else node.body
+            if isinstance(node, ast.ExceptHandler)
+            else [node]
+            if isinstance(node, ast.AsyncWith)
+            else []
+        )
+    ]
+    assert [
+        f"line {statement.lineno}: see pyjms.runtime.event_loop.with_cleanup"
+        for statement in handling
+        if any(isinstance(each, waits) for each in ast.walk(statement))
+    ] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_there_is_a_line_for_the_decorator_of_each_class(module: str, tmp_path: Path) -> None:
+    copied = tmp_path / "module.py"
+    shutil.copy(source_of(module), copied)
+    lines = copied.read_text(encoding="utf-8").count("\n")
+    allow_interpreted_subclasses(copied)
+    assert copied.read_text(encoding="utf-8").count("\n") == lines
+
+
+def interpreted_files_that_extend(names: Iterable[str]) -> list[Path]:
+    """Return those with classes that extend others of these names; no others are parsed."""
+    extends = re.compile(rf"^class \w+\([^)]*\b(?:{'|'.join(sorted(names))})\b", re.MULTILINE)
+    compiled = {source_of(module) for module in MODULES}
+    return [
+        path
+        for folder in ("pyjms", "broker", "tests", "examples")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path not in compiled and extends.search(path.read_text(encoding="utf-8"))
+    ]
+
+
+def test_no_interpreted_class_extends_a_compiled_protocol() -> None:
+    """An object of such a class cannot be created: "cannot inherit from compiled traits"."""
+    protocols = {
+        node.name
+        for module in MODULES
+        for node in classes_of(module)
+        if "Protocol" in base_names(node)
+    }
+    assert [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in interpreted_files_that_extend(protocols)
+        for node in tree_of(path).body
+        if isinstance(node, ast.ClassDef) and protocols.intersection(base_names(node))
+    ] == []
+
+
+def attributes_of(node: ast.ClassDef) -> set[str]:
+    """Return the names of the attributes that a compiled class keeps in its struct."""
+    found = {
+        each.attr
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute)
+        and isinstance(each.ctx, ast.Store)
+        and ast.unparse(each.value) == "self"
+    }
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and "ClassVar" not in ast.unparse(
+            statement.annotation
+        ):
+            found.add(ast.unparse(statement.target))
+        elif isinstance(statement, ast.Assign):
+            found |= {ast.unparse(target) for target in statement.targets}
+    return found
+
+
+def imported_classes(path: Path) -> dict[str, tuple[str, str]]:
+    """Return what `path` imports from compiled modules: module and name by the local name."""
+    return {
+        alias.asname or alias.name: (module, alias.name)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for module in [node.module.replace(".", "/") + ".py"]
+        if module in MODULES
+        for alias in node.names
+    }
+
+
+def test_interpreted_classes_do_not_replace_attributes_of_compiled_ones() -> None:
+    """Compiled code reads the attribute of its class, not the one in the body of a derived class."""
+    classes = {(module, node.name): node for module in MODULES for node in classes_of(module)}
+    kept: dict[tuple[str, str], set[str]] = {}
+
+    def collect(key: tuple[str, str]) -> set[str]:
+        if key not in kept:
+            kept[key] = attributes_of(classes[key])
+            known = imported_classes(source_of(key[0]))
+            for base in base_names(classes[key]):
+                parent = known.get(base, (key[0], base))
+                if parent in classes:
+                    kept[key] |= collect(parent)
+        return kept[key]
+
+    found = []
+    for path in interpreted_files_that_extend({name for _, name in classes}):
+        known = imported_classes(path)
+        for node in tree_of(path).body:
+            if not isinstance(node, ast.ClassDef):
+                continue
+            own = {
+                ast.unparse(target)
+                for statement in node.body
+                if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None
+                for target in (
+                    statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                )
+            }
+            found += [
+                f"{path.relative_to(ROOT)}: set {node.name}.{name} in __init__"
+                for base in base_names(node)
+                if known.get(base) in classes
+                for name in own & collect(known[base])
+            ]
+    assert found == []
