@@ -70,7 +70,8 @@ class RecordingBroker(ErrorBroker):
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
-        added = Subscription.__new__(Subscription)
+        abstract: Any = Subscription
+        added = abstract.__new__(abstract)
         added.saved, added.dispatched_count = COMPLETED, 0
         self.answers: dict[str, object] = {
             **dict.fromkeys(_COMPLETED_CALLS, COMPLETED),
