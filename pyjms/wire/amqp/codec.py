@@ -40,6 +40,8 @@ from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_PROPERTY_VALUES
 
 MAX_VALUES: Final = MAX_PROPERTY_VALUES
 """The number of values in one frame or message, including nested ones."""
+MAX_WEAK_KEYS: Final = 64
+"""The number of keys that are uuids or described: a peer can choose them with the same hash."""
 
 NULL: Final = 0x40
 TRUE: Final = 0x41
@@ -50,6 +52,7 @@ LIST_0: Final = 0x45
 SMALL_UINT: Final = 0x52
 SMALL_ULONG: Final = 0x53
 UINT: Final = 0x70
+_UUID: Final = 0x98
 BINARY_8: Final = 0xA0
 STRING_8: Final = 0xA1
 SYMBOL_8: Final = 0xA3
@@ -113,6 +116,8 @@ class Reader:
         self.depth: int = 0
         self.values: int = 0
         """The number of values in lists, maps and arrays so far."""
+        self.weak_keys: int = 0
+        """The number of keys that are uuids or described so far."""
 
     def value(self) -> Value:
         """Read a value."""
@@ -179,7 +184,7 @@ class Reader:
             if number > 0x10FFFF:
                 raise RemoteProtocolError(f"a char is {number:#x}, which is no character")
             return Char(chr(number))
-        if code == 0x98:
+        if code == _UUID:
             self.at = at + 16
             if self.at > self.end:
                 raise IndexError
@@ -236,6 +241,8 @@ class Reader:
             each = data[self.at]
             self.at += 1
             key = self.read(each) if each else self.read_described()
+            if each == _UUID or not each:
+                self._count_weak_key()
             each = data[self.at]
             self.at += 1
             value = self.read(each) if each else self.read_described()
@@ -245,6 +252,13 @@ class Reader:
                 raise RemoteProtocolError("a map has a list, a map or the like as key") from error
         self._finish(end)
         return pairs
+
+    def _count_weak_key(self) -> None:
+        self.weak_keys += 1
+        if self.weak_keys > MAX_WEAK_KEYS:
+            raise RemoteProtocolError(
+                f"maps have more than {MAX_WEAK_KEYS} keys that are uuids or described"
+            )
 
     def _array(self, code: int) -> Array:
         count, end = self._start(code == 0xE0, minimum=0)

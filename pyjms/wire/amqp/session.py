@@ -35,6 +35,7 @@ from pyjms.wire.amqp.performatives import (
     Fields,
     Flow,
     Performative,
+    Received,
     SaslFrame,
     Source,
     State,
@@ -244,6 +245,8 @@ class Session:
     def _on_disposition(self, disposition: Disposition) -> None:
         if disposition.role is SENDER:
             return  # our side settles at once, and has forgotten the delivery
+        if not disposition.settled and isinstance(disposition.state, Received | None):
+            return  # it tells nothing, and many of them with long ranges would cost much
         first, unsettled = disposition.first, self.unsettled
         span = 0 if disposition.last is None else _difference(disposition.last, first)
         if span == 0:
@@ -426,6 +429,8 @@ class Session:
         links, self.links = self.links, {}
         for link in links.values():
             link.discard()
+        for delivery in self.unsettled.values():
+            delivery.is_unsettled = False
         self.unsettled.clear()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
@@ -10,7 +12,10 @@ from pyjms.wire.amqp.format import Frame
 from pyjms.wire.amqp.message import encode_message
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
+    RECEIVER,
     RELEASED,
+    SENDER,
+    Attach,
     Detach,
     Disposition,
     End,
@@ -18,7 +23,9 @@ from pyjms.wire.amqp.performatives import (
     Header,
     Modified,
     Rejected,
+    Source,
     State,
+    Target,
     Transfer,
 )
 from pyjms.wire.amqp.values import Described, Symbol, ULong
@@ -486,3 +493,34 @@ async def test_messages_that_come_together_precede_what_follows(amqp: AmqpBroker
     assert (answer.first, answer.last, answer.state) == (0, 9, ACCEPTED)
     await client.receive(Detach)
     assert [body for body, _ in await left(amqp, "queue://a")] == list(range(10))
+
+
+@pytest.mark.fact("amqp-connector A91")
+async def test_what_was_accepted_may_be_settled_before_the_answer(
+    amqp_broker: StartAmqp, tmp_path: Path
+) -> None:
+    async with amqp_broker(persistent=True, data_directory=tmp_path) as amqp:
+        sender, receiver = await pair(amqp, "queue://a")
+        await sender.texts("1", "2", header=Header(durable=True))
+        await receiver.flow(2)
+        first, last = await receiver.messages(2)
+        dispositions = [
+            Frame(0, Disposition(RECEIVER, first.id, last.id, settled, ACCEPTED))
+            for settled in (False, True)
+        ]
+        await receiver.client.send_items(*dispositions)
+        await receiver.client.close()
+        assert await left(amqp, "queue://a") == []
+
+
+@pytest.mark.fact("amqp-connector A61")
+@pytest.mark.parametrize("role", [SENDER, RECEIVER])
+async def test_the_node_of_a_refused_link_is_removed(amqp: AmqpBroker, role: bool) -> None:
+    service = amqp.broker.service
+    client = await amqp.client()
+    connector = service.connectors[-1]
+    connector.maximum_consumers_per_connection = connector.maximum_producers_per_connection = 0
+    node = Source(dynamic=True), Target(dynamic=True)
+    await client.attach(Attach("r", 0, role, source=node[0], target=node[1]))
+    assert (await client.receive(Detach)).error is not None
+    assert not [each for each in service.region_broker.destinations() if each.is_temporary]

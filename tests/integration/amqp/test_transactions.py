@@ -6,6 +6,7 @@ import pytest
 
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
+    RECEIVER,
     RELEASED,
     Begin,
     Close,
@@ -217,3 +218,63 @@ async def test_the_end_of_the_connection_rolls_back(amqp: AmqpBroker, lost: bool
     other = await (await amqp.client("other")).receiver("queue://a", credit=5)
     assert (await other.next()).body == "0"
     await other.client.nothing_comes()
+
+
+@pytest.mark.fact("amqp-connector A115")
+async def test_an_unknown_id_of_any_length_is_refused(amqp: AmqpBroker) -> None:
+    coordinator = await (await amqp.client()).coordinator()
+    state = await coordinator.discharge(b"\xff" * 3000)
+    assert isinstance(state, Rejected), state
+    assert await coordinator.declare() == bytes(7) + b"\1"
+
+
+@pytest.mark.fact("amqp-connector A116")
+async def test_what_was_rolled_back_may_be_settled_without_outcome(amqp: AmqpBroker) -> None:
+    client = await amqp.client()
+    await (await client.sender("queue://a")).texts("1")
+    coordinator = await client.coordinator()
+    receiver = await client.receiver("queue://a", credit=1)
+    delivery = await receiver.next()
+    txn_id = await coordinator.declare()
+    await client.settle(delivery, state=within(txn_id), settled=False)
+    await client.receive(Disposition)
+    assert await coordinator.discharge(txn_id, fail=True) == ACCEPTED
+    await client.settle(delivery, state=None)
+    await receiver.flow(1)
+    assert (await receiver.next()).body == "1"
+
+
+@pytest.mark.fact("amqp-connector A118")
+async def test_a_delivery_is_part_of_one_transaction(amqp: AmqpBroker) -> None:
+    client = await amqp.client()
+    await (await client.sender("queue://a")).texts("1")
+    coordinator = await client.coordinator()
+    receiver = await client.receiver("queue://a", credit=1)
+    delivery = await receiver.next()
+    first, second = await coordinator.declare(), await coordinator.declare()
+    await client.settle(delivery, state=within(first, RELEASED), settled=False)
+    await client.receive(Disposition)
+    await client.settle(delivery, state=within(second, RELEASED), settled=False)
+    detach = await client.receive(Detach)
+    assert detach.error is not None
+    assert detach.error.condition == "amqp:illegal-state"
+    assert await coordinator.discharge(first) == ACCEPTED
+    assert await left(amqp, "queue://a") == [("1", 0)]
+
+
+@pytest.mark.fact("amqp-connector A118")
+@pytest.mark.parametrize("fail", [False, True])
+async def test_an_outcome_outside_of_the_transaction_only_settles(
+    amqp: AmqpBroker, fail: bool
+) -> None:
+    client = await amqp.client()
+    await (await client.sender("queue://a")).texts("1", "2")
+    coordinator = await client.coordinator()
+    receiver = await client.receiver("queue://a", credit=2)
+    first, last = await receiver.messages(2)
+    txn_id = await coordinator.declare()
+    await client.send(Disposition(RECEIVER, first.id, last.id, False, within(txn_id)))
+    assert [(await client.receive(Disposition)).settled for _ in range(2)] == [False, False]
+    await client.send(Disposition(RECEIVER, first.id, last.id, True, ACCEPTED))
+    assert await coordinator.discharge(txn_id, fail=fail) == ACCEPTED
+    assert await left(amqp, "queue://a") == ([("1", 1), ("2", 1)] if fail else [])

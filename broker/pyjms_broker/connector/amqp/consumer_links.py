@@ -54,6 +54,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.connector.amqp.nodes import (
+    ILLEGAL_STATE,
     INTERNAL_ERROR,
     INVALID_FIELD,
     LINK_CONDITIONS,
@@ -172,6 +173,9 @@ def _add_consumer(
 
     def on_refusal(failure: Throwable | None) -> None:
         consumer.forget()
+        if dynamic is not None:
+            session.remove_temporary(dynamic)
+        link.context = None
         _refuse(link, failure)
 
     session.request(info, partial(link.accept, consumer, source=source), on_refusal)
@@ -180,7 +184,7 @@ def _add_consumer(
 class Sent:
     """A message in a delivery that the client has not settled."""
 
-    __slots__ = ("destination", "dispatch", "message_id", "transaction")
+    __slots__ = ("destination", "dispatch", "is_acknowledged", "message_id", "transaction")
 
     def __init__(self, dispatch: MessageDispatch, message_id: MessageId, is_kept: bool) -> None:
         self.destination = dispatch.destination
@@ -189,6 +193,8 @@ class Sent:
         """Kept where the broker cannot dispatch it again."""
         self.transaction: Transaction | None = None
         """The open one in which the client has told an outcome."""
+        self.is_acknowledged = False
+        """Whether the broker has got its acknowledgement, but perhaps not answered it."""
 
 
 class ConsumerLink:
@@ -296,8 +302,7 @@ class ConsumerLink:
 
     def on_closed_by_broker(self) -> None:
         """Close the link, as the broker has closed the consumer. (amqp-connector A65)"""
-        self._remove()
-        self._link.detach(error=Error(INTERNAL_ERROR, "Receiver forcably closed"))
+        self._end(Error(INTERNAL_ERROR, "Receiver forcably closed"))
 
     # credit (events of the engine)
     def on_credit(self, link: Sender) -> None:
@@ -351,11 +356,13 @@ class ConsumerLink:
     # outcomes (events of the engine)
     def on_disposition(self, delivery: Delivery) -> None:
         """Apply the outcome of a delivery. (amqp-connector A91 to A96, A113, A114)"""
-        state = delivery.state
+        state, sent = delivery.state, cast("Sent", delivery.context)
         if isinstance(state, TransactionalState):
-            self._apply_in_transaction(delivery, state)
+            self._apply_in_transaction(delivery, state, sent)
+        elif sent.transaction is not None or sent.is_acknowledged:
+            pass  # the client settles what it has told before
         elif isinstance(state, Accepted):
-            sent = cast("Sent", delivery.context)
+            sent.is_acknowledged = True
             ack = self._ack(sent.destination, sent.message_id)
             if delivery.settled:
                 self._session.acknowledge(ack)
@@ -366,17 +373,20 @@ class ConsumerLink:
             if not delivery.settled:
                 delivery.settle(state)
 
-    def _apply_in_transaction(self, delivery: Delivery, state: TransactionalState) -> None:
+    def _apply_in_transaction(
+        self, delivery: Delivery, state: TransactionalState, sent: Sent
+    ) -> None:
         transaction = self._session.transactions.get(state.txn_id)
         if transaction is None:
             # a deviation: ActiveMQ ends the connection (amqp-connector A117)
-            self._remove()
-            self._link.detach(error=Error(UNKNOWN_TRANSACTION, "There is no such transaction"))
+            self._end(Error(UNKNOWN_TRANSACTION, "There is no such transaction"))
             return
-        sent, outcome = cast("Sent", delivery.context), state.outcome
-        if sent.transaction is transaction:
+        if sent.transaction is transaction or sent.is_acknowledged:
             return  # the client settles what it has told before
-        sent.transaction = transaction
+        if sent.transaction is not None:
+            self._end(Error(ILLEGAL_STATE, "The delivery is part of another transaction"))
+            return
+        sent.transaction, outcome = transaction, state.outcome
         transaction.outcomes.append((self, delivery, outcome))
         if isinstance(outcome, Accepted):
             ack = self._ack(sent.destination, sent.message_id, transaction=transaction.xid)
@@ -438,6 +448,10 @@ class ConsumerLink:
         if closed and name is not None:
             session.request(RemoveSubscriptionInfo(session.connection_id, name, session.client_id))
         link.detach(closed)
+
+    def _end(self, error: Error) -> None:
+        self._remove()
+        self._link.detach(error=error)
 
     def _remove(self) -> None:
         session = self._session

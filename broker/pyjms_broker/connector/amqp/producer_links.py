@@ -68,7 +68,14 @@ def attach_producer(session: AmqpSession, link: Receiver) -> None:
     def add(destination: Destination | None, dynamic: Destination | None = None) -> None:
         producer = ProducerLink(session, link, destination, dynamic)
         info = ProducerInfo(producer.producer_id, destination)
-        session.request(info, partial(producer.on_added, target), on_refusal)
+
+        def on_refused_producer(failure: Throwable | None) -> None:
+            if dynamic is not None:
+                session.remove_temporary(dynamic)
+            link.context = None
+            on_refusal(failure)
+
+        session.request(info, partial(producer.on_added, target), on_refused_producer)
 
     if target.dynamic:
         session.create_temporary(dynamic_kind(target), lambda made: add(made, made), on_refusal)

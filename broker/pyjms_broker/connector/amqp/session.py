@@ -88,7 +88,8 @@ logger = get_logger(__name__)
 _CHANNEL_MAX: Final = 32_767
 _CHECKS: Final = 4
 """A client is checked so many times in its idle time-out."""
-_SILENT_CHECKS: Final = 4
+_LEAST_PERIOD: Final = 0.01
+"""Seconds between checks at least, whatever the client's time-out is."""
 EXTERNAL: Final = "EXTERNAL"
 _MECHANISMS: Final = ("PLAIN", "ANONYMOUS")
 _CAPABILITIES: Final = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
@@ -224,6 +225,9 @@ class AmqpSession(ClientSession[Item]):
             logger.debug("An AMQP client has disconnected: %s", error)
         except JMSException as error:
             self.fail(Error(DECODE_ERROR, "Could not process AMQP commands"), error.reason)
+        except Exception as error:
+            logger.exception("%s: a frame could not be handled", self)
+            self.fail(Error(INTERNAL_ERROR, "Could not process AMQP commands"), repr(error))
 
     def call_unless_lost(self, call: Callable[[], object]) -> None:
         """Call a function that may send frames, although the client may have disconnected."""
@@ -306,18 +310,18 @@ class AmqpSession(ClientSession[Item]):
         periods = [seconds / _CHECKS for seconds in (client, own) if seconds]
         if not periods:
             return
-        tcp = self._tcp
+        tcp, period = self._tcp, max(min(periods), _LEAST_PERIOD)
 
         async def watch() -> None:
             now = _clock.now()
             sent, received = tcp.sent_commands, tcp.received_bytes
             last_sent = last_received = now
             while True:
-                await _clock.sleep(min(periods))
+                await _clock.sleep(period)
                 now = _clock.now()
                 if sent != tcp.sent_commands or tcp.writing:
                     sent, last_sent = tcp.sent_commands, now
-                elif client and now - last_sent >= client / 2 - min(periods) / 2:
+                elif client and now - last_sent >= client / 2 - period / 2:
                     self.call_unless_lost(self.engine.keep_alive)
                     sent, last_sent = tcp.sent_commands, now
                 if received != tcp.received_bytes or tcp.reading_paused:

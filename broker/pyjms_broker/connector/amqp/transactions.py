@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _LEAST_CREDIT: Final = 0.2
 """The share of the credit at which it is refilled."""
 _ID_SIZE: Final = 8
+_LONGEST_ID: Final = 32
+"""Bytes of an id as the standard limits them."""
 
 
 class Transaction:
@@ -68,6 +70,8 @@ class Transaction:
                     delivery.settle(outcome)
             elif delivery.settled:
                 returned.setdefault(link, []).append(delivery)
+            else:
+                delivery.state = None  # the client may settle it without telling another
         for link, deliveries in returned.items():
             link.give_back(deliveries, has_failed=True)
 
@@ -123,7 +127,7 @@ class CoordinatorLink:
         session = self._session
         transaction = session.transactions.pop(request.txn_id, None)
         if transaction is None:
-            number = int.from_bytes(request.txn_id, "big")
+            number = int.from_bytes(request.txn_id[:_LONGEST_ID], "big")
             text = f"Transaction 'TX:{session.connection_id}:{number}' has not been started."
             delivery.settle(Rejected(Error(FAILED, text)))
             self._refill()

@@ -10,7 +10,7 @@ import pytest
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.jms.types import Byte, Char, Float, Long, Short
-from pyjms.wire.amqp.codec import MAX_VALUES, decode_value, encode_value
+from pyjms.wire.amqp.codec import MAX_VALUES, MAX_WEAK_KEYS, decode_value, encode_value
 from pyjms.wire.amqp.values import (
     Array,
     Decimal32,
@@ -238,3 +238,12 @@ def test_nesting_is_limited() -> None:
 def test_what_has_no_type_is_not_written(value: Any) -> None:
     with pytest.raises(LocalProtocolError):
         encode_value(bytearray(), value)
+
+
+@pytest.mark.parametrize("key", ["98{:032x}", "0053ff82{:016x}"], ids=["uuid", "described"])
+def test_keys_that_a_peer_can_choose_with_the_same_hash_are_limited(key: str) -> None:
+    pairs = [bytes.fromhex(key.format(number)) + b"\x40" for number in range(MAX_WEAK_KEYS + 1)]
+    body = b"".join(pairs)
+    head = (len(body) + 4).to_bytes(4, "big") + (2 * len(pairs)).to_bytes(4, "big")
+    with pytest.raises(RemoteProtocolError, match=f"more than {MAX_WEAK_KEYS} keys"):
+        decode_value(b"\xd1" + head + body)
