@@ -12,8 +12,8 @@ The packages are copied to a folder of their own, side by side, with the setting
 concern the packages alone. The compiler runs in a process of its own there, which ends without
 releasing, one by one, the millions of objects that mypy has made. The C code comes in a file for
 each module, and as many of them are built at a time as there are processors; their objects are one
-library, in which calls from module to module are direct. What applications derive from compiled
-classes is interpreted: each class gets the decorator by which mypyc allows that.
+library, in which calls from module to module are direct. `prepare_module` changes the copies where
+mypyc compiles something else than Python would do.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class CompiledModules(BuildHookInterface[Any]):
         (tree / "mypy.ini").write_text(SETTINGS)
         modules = compiled_modules(root, self.config["modules"], self.config["interpreted"])
         for module in modules:
-            allow_interpreted_subclasses(tree / module)
+            prepare_module(tree / module)
         compile_modules(tree, modules, quick=level == QUICK)
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
@@ -107,24 +107,48 @@ def _alternatives(pattern: str) -> list[str]:
     return [f"{start}{name}{end}" for name in names.split(",")]
 
 
-def allow_interpreted_subclasses(module: Path) -> None:
-    """Decorate the classes of `module`, in empty lines: all lines keep their numbers."""
+def prepare_module(module: Path) -> None:
+    """Change what mypyc compiles to something else; all lines keep their numbers.
+
+    Interpreted classes may extend a compiled one only if it has a decorator, which gets a line that
+    is empty. And mypyc leaves out the cause of `raise ... from`.
+    """
     lines = module.read_text(encoding="utf-8").split("\n")
+    tree = ast.parse("\n".join(lines))
+    imports = lines.index(_FUTURE)
+    raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.cause]
+    for node in sorted(raised, key=lambda node: node.lineno, reverse=True):
+        _call_with_cause(lines, node)
     found = [
         min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 2
-        for node in ast.parse("\n".join(lines)).body
+        for node in tree.body
         if isinstance(node, ast.ClassDef) and not _INTERPRETED.intersection(map(_name, node.bases))
     ]
-    if not found:
-        return
-    imports = lines.index(_FUTURE)
     for line in (imports + 1, *found):
         if lines[line] and not lines[line].startswith("#"):
             sys.exit(f"{module}:{line + 1}: leave this line empty, for a decorator")
         lines[line] = "@mypyc_attr(allow_interpreted_subclasses=True)"
-    lines[imports] += "; from typing import TYPE_CHECKING"
+    lines[imports] += "; from typing import TYPE_CHECKING; from pyjms.runtime.build import caused"
     lines[imports + 1] = "if TYPE_CHECKING: from mypy_extensions import mypyc_attr"
     module.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _call_with_cause(lines: list[str], node: ast.Raise) -> None:
+    """Make `raise caused(error, cause)` of `raise error from cause`."""
+    error, cause = node.exc, node.cause
+    assert error is not None
+    assert cause is not None
+    texts = (  # from the right to the left
+        (node.end_lineno, node.end_col_offset, node.end_col_offset, ")"),
+        (cause.lineno, error.end_col_offset, cause.col_offset, ","),
+        (node.lineno, node.col_offset, node.col_offset + len("raise "), "raise caused("),
+    )
+    for number, start, end, text in texts:
+        assert number is not None
+        assert start is not None
+        line = lines[number - 1].encode()
+        new = text.encode() if text != "," else line[start:end].replace(b" from", b",")
+        lines[number - 1] = (line[:start] + new + line[end:]).decode()
 
 
 def _name(base: ast.expr) -> str:

@@ -48,6 +48,15 @@ def prefer_sources() -> None:
         sys.meta_path.insert(0, _SourceFinder())
 
 
+def caused(
+    error: BaseException | type[BaseException], cause: BaseException | None
+) -> BaseException:
+    """Return `error` with its cause: the build makes a call of this of each `raise ... from`."""
+    raised = error() if isinstance(error, type) else error
+    raised.__cause__ = cause
+    return raised
+
+
 def build_name() -> str:
     """Return `compiled` or `pure Python`, for version and start-up lines."""
     found = find_spec("pyjms.wire.limits")

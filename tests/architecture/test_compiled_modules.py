@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from config.wheel.build_hook import allow_interpreted_subclasses, compiled_modules
+from config.wheel.build_hook import compiled_modules, prepare_module
 from tests.kit.source_tree import ROOT
 
 HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "custom")
@@ -155,12 +155,35 @@ def test_coroutines_do_not_wait_while_they_handle_an_error(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_there_is_a_line_for_the_decorator_of_each_class(module: str, tmp_path: Path) -> None:
+def test_modules_are_prepared_without_another_line(module: str, tmp_path: Path) -> None:
     copied = tmp_path / "module.py"
     shutil.copy(source_of(module), copied)
     lines = copied.read_text(encoding="utf-8").count("\n")
-    allow_interpreted_subclasses(copied)
-    assert copied.read_text(encoding="utf-8").count("\n") == lines
+    prepare_module(copied)
+    prepared = copied.read_text(encoding="utf-8")
+    assert prepared.count("\n") == lines
+    assert [
+        node.lineno
+        for node in ast.walk(ast.parse(prepared))
+        if isinstance(node, ast.Raise) and node.cause is not None
+    ] == []
+
+
+def test_a_raised_error_keeps_its_cause(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(
+        "from __future__ import annotations\n\n\ndef f(error: Exception) -> None:\n"
+        "    raise ValueError(\n        'ä'\n    ) from error\n"
+    )
+    prepare_module(module)
+    names: dict[str, object] = {}
+    exec(module.read_text(), names)
+    function = names["f"]
+    assert callable(function)
+    cause = KeyError()
+    with pytest.raises(ValueError, match="ä") as raised:
+        function(cause)
+    assert raised.value.__cause__ is cause
 
 
 def interpreted_files_that_extend(names: Iterable[str]) -> list[Path]:
