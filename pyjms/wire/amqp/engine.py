@@ -162,6 +162,8 @@ class Engine:
         """Bytes of messages that wait for the client's session windows."""
         self.partial: int = 0
         """Bytes of incomplete messages of several transfers."""
+        self.kept: int = 0
+        """Bytes that handlers of links keep for deliveries that are not settled."""
         self.defer: Callable[[Callable[[], object]], bool] | None = None
         """Calls a function at the end of the turn, or returns False: see `Transport.defer`."""
         self._settling: list[Session] = []

@@ -94,6 +94,8 @@ class Delivery:
         """Whether our side has not settled it."""
         self.context: Any = None
         """For the handler of the link."""
+        self.size: int = 0
+        """Bytes that count in `Engine.kept` until it is settled."""
 
     def settle(self, state: State | None) -> None:
         """Settle the delivery with this state."""
@@ -271,6 +273,7 @@ class Session:
                 delivery.is_unsettled = False
                 del unsettled[delivery.id]
                 link.unsettled -= 1
+                self.engine.kept -= delivery.size
             if isinstance(link, Sender):
                 link.handler.on_disposition(delivery)
 
@@ -408,6 +411,7 @@ class Session:
         if link.unsettled:
             for delivery in [each for each in self.unsettled.values() if each.link is link]:
                 delivery.is_unsettled = False
+                self.engine.kept -= delivery.size
                 del self.unsettled[delivery.id]
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
@@ -431,6 +435,7 @@ class Session:
             link.discard()
         for delivery in self.unsettled.values():
             delivery.is_unsettled = False
+            self.engine.kept -= delivery.size
         self.unsettled.clear()
 
 
@@ -716,8 +721,9 @@ class Sender(Link):
         message_format: int = 0,
         state: State | None = None,
         context: Any = None,
+        size: int = 0,
     ) -> Delivery:
-        """Send a message, which uses one credit.
+        """Send a message, which uses one credit; `size` counts until it is settled.
 
         Raises:
             LocalProtocolError: there is no credit.
@@ -739,6 +745,9 @@ class Sender(Link):
             delivery = Delivery(self, number, tag.to_bytes(width, "big"), message_format)
             session.unsettled[number] = delivery
             self.unsettled += 1
+            if size:
+                delivery.size = size
+                session.engine.kept += size
         delivery.context = context
         transfer = Transfer(self.handle, number, delivery.tag, message_format, settled)
         transfer.state = state
@@ -772,5 +781,6 @@ class Sender(Link):
         """Settle a delivery of the link."""
         self.unsettled -= 1
         self.session.unsettled.pop(delivery.id, None)
+        self.session.engine.kept -= delivery.size
         if not self.is_detached:
             self.session.dispose(SENDER, delivery.id, state)

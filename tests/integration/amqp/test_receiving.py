@@ -524,3 +524,42 @@ async def test_the_node_of_a_refused_link_is_removed(amqp: AmqpBroker, role: boo
     await client.attach(Attach("r", 0, role, source=node[0], target=node[1]))
     assert (await client.receive(Detach)).error is not None
     assert not [each for each in service.region_broker.destinations() if each.is_temporary]
+
+
+async def test_a_topic_waits_for_a_client_that_settles_nothing(amqp: AmqpBroker) -> None:
+    receiver = await (await amqp.client("receives")).receiver("topic://a", credit=1000)
+    body = b"x" * 4_000_000
+    async with amqp.jms() as jms:
+        producer = await jms.create_producer(jms.create_topic("a"))
+        for _ in range(17):
+            await producer.send(jms.create_bytes_message(body))
+            last = await receiver.next()
+        for number in range(3):
+            await producer.send(jms.create_text_message(str(number)))
+    await receiver.client.nothing_comes()
+    await receiver.client.send(Disposition(RECEIVER, 0, last.id, True, RELEASED))
+    assert all([body in (await receiver.next()).payload for _ in range(17)])
+    await receiver.client.nothing_comes()
+    await receiver.client.send(Disposition(RECEIVER, 0, 2 * last.id + 1, True, ACCEPTED))
+    assert await receiver.bodies(3) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("mode", [None, "copy"])
+async def test_a_dead_letter_that_cannot_be_converted_stays(
+    amqp: AmqpBroker, mode: str | None
+) -> None:
+    address = "queue://ActiveMQ.DLQ"
+    async with amqp.jms() as jms:
+        producer = await jms.create_producer(jms.create_queue("ActiveMQ.DLQ"))
+        message = jms.create_text_message("1")
+        message.properties["JMS_AMQP_NATIVE"] = True
+        await producer.send(message)
+        await producer.send(jms.create_text_message("2"))
+        client = await amqp.client()
+        receiver = await client.receiver(address, credit=5, distribution_mode=mode)
+        assert await receiver.bodies(1) == ["2"]
+        await client.close()
+        consumer = await jms.create_consumer(jms.create_queue("ActiveMQ.DLQ"))
+        kept = await consumer.receive(10)
+        assert isinstance(kept, TextMessage)
+        assert kept.text == "1"

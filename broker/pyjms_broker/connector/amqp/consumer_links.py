@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from anyio import lowlevel
 
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, LocalProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
@@ -69,7 +69,7 @@ from pyjms_broker.connector.amqp.nodes import (
     filters_of_subscription,
     show_dynamic,
 )
-from pyjms_broker.connector.amqp.outgoing import to_payload
+from pyjms_broker.connector.amqp.outgoing import Outgoing, to_payload
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
 
 if TYPE_CHECKING:
@@ -80,6 +80,10 @@ logger = get_logger(__name__)
 
 _COPY: Final = "copy"
 _UNSETTLED_STATE: Final = 2
+MOST_KEPT: Final = 64 * 1024 * 1024
+"""Bytes of a connection's unsettled messages from topics, which the broker keeps for it alone."""
+_OVERHEAD: Final = 1024
+"""Bytes that such a message takes besides its payload, roughly."""
 
 
 def attach_consumer(session: AmqpSession, link: Sender) -> None:
@@ -220,8 +224,11 @@ class ConsumerLink:
         self._is_topic = (
             destination is not None and destination.is_topic and info.subscription_name is None
         )
-        self._waiting: deque[MessageDispatch] = deque()
-        """Messages for which there is no credit, such as those that were returned to a topic."""
+        self._waiting: deque[tuple[MessageDispatch, int]] = deque()
+        """Messages for which there is no credit, such as those that were returned to a topic.
+
+        Each has the bytes with which it counts in `Engine.kept`.
+        """
         self._unsent: list[MessageAck] = []
         self._draining: BackgroundTask | None = None
         self._has_ended = False
@@ -242,49 +249,55 @@ class ConsumerLink:
     def forget(self) -> None:
         """Deliver nothing more."""
         self._session.consumers.pop(self.consumer_id, None)
+        self._session.held_links.pop(self, None)
+        self._session.engine.kept -= sum([size for _, size in self._waiting])
         self._waiting.clear()
         if self._draining is not None:
             self._draining.cancel()
 
     # from the broker
     def dispatch(self, dispatch: MessageDispatch) -> None:
-        """Deliver a message; without one, a browser has ended, or a message was set aside."""
+        """Deliver a message; without one, a browser has ended, or a message was set aside.
+
+        Raises:
+            LocalProtocolError: it cannot be converted; the broker sets it aside.
+        """
         if dispatch.message is None:
             self._has_ended = self._info.browser
-            later = self._end_browsing if self._has_ended else self._offer_credit
+            later = self._end_browsing if self._has_ended else self.offer_credit
             self._session.call_next(partial(self._session.call_unless_lost, later))
-        elif self._waiting or self._link.credit <= 0:
-            self._waiting.append(dispatch)
+            return
+        try:
+            payload = to_payload(dispatch, dispatch.message)
+        except JMSException as error:
+            raise LocalProtocolError(error.reason) from error
+        if self._waiting or self._link.credit <= 0:
+            self._waiting.append((dispatch, 0))
         else:
-            self._deliver(dispatch)
+            self._deliver(dispatch, payload)
 
     def _end_browsing(self) -> None:
         """Answer a drain, which waits for the end of a browser."""
         if self._is_open and self._link.drain and not self._is_drained:
             self._finish_drain()
 
-    def _deliver(self, dispatch: MessageDispatch) -> None:
+    def _deliver(self, dispatch: MessageDispatch, converted: Outgoing | None = None) -> None:
         message = dispatch.message
         assert message is not None
         assert message.message_id is not None
-        try:
-            payload, message_format = to_payload(dispatch, message)
-        except JMSException as error:
-            logger.warning("%s cannot be sent to an AMQP client: %s", message.message_id, error)
-            later = partial(self._dead_letter, dispatch, message.message_id, error.reason)
-            self._session.call_next(later)
-            return
+        payload, message_format = converted or to_payload(dispatch, message)
         is_settled = self._link.is_settled_mode
-        sent = None if is_settled else Sent(dispatch, message.message_id, self._is_topic)
-        self._link.send(payload, settled=is_settled, message_format=message_format, context=sent)
         if is_settled:
+            self._link.send(payload, settled=True, message_format=message_format)
             self._acknowledge_later(dispatch, message.message_id)
-
-    def _dead_letter(self, dispatch: MessageDispatch, message_id: MessageId, reason: str) -> None:
-        ack = self._ack(dispatch.destination, message_id, AckType.POISON)
-        ack.poison_cause = Throwable("javax.jms.MessageFormatException", reason)
-        self._session.send(ack)
-        self._offer_credit()
+            return
+        sent = Sent(dispatch, message.message_id, self._is_topic)
+        size = len(payload) + _OVERHEAD if self._is_topic else 0
+        self._link.send(payload, message_format=message_format, context=sent, size=size)
+        session = self._session
+        if size and session.engine.kept > MOST_KEPT and self not in session.held_links:
+            session.held_links[self] = None
+            session.call_next(partial(session.call_unless_lost, self.offer_credit))
 
     def _acknowledge_later(self, dispatch: MessageDispatch, message_id: MessageId) -> None:
         last = self._unsent[-1] if self._unsent else None
@@ -309,17 +322,21 @@ class ConsumerLink:
         """Let the broker dispatch so many messages. (amqp-connector A84, A86)"""
         wanted = link.credit
         self._is_drained = False
-        self._offer_credit()
+        self.offer_credit()
         if link.drain and (link.credit or not wanted):
             self._finish_drain()
 
-    def _offer_credit(self) -> None:
-        link = self._link
+    def offer_credit(self) -> None:
+        """Send what waits, and let the broker dispatch as many messages as there is credit."""
+        link, session = self._link, self._session
         while self._waiting and link.credit > 0:
-            self._deliver(self._waiting.popleft())
+            dispatch, size = self._waiting.popleft()
+            session.engine.kept -= size
+            self._deliver(dispatch)
         subscription = self._subscription
         if subscription is not None and self._is_open:
-            subscription.set_credit(0 if self._waiting else link.credit)
+            is_held = bool(self._waiting) or self in session.held_links
+            subscription.set_credit(0 if is_held else link.credit)
 
     def _finish_drain(self) -> None:
         """Use up the credit, once the broker has dispatched what it has."""
@@ -414,11 +431,14 @@ class ConsumerLink:
                 ids = [sent.message_id for sent in returned]
                 subscription.give_back(ids, has_failed=has_failed)
             return
-        for sent in reversed(returned):
+        if not self._is_open:
+            return  # a transaction has ended after the link
+        for delivery, sent in zip(reversed(deliveries), reversed(returned), strict=True):
             if sent.dispatch is not None:
                 sent.dispatch.redelivery_counter += has_failed
-                self._waiting.appendleft(sent.dispatch)
-        self._session.call_next(partial(self._session.call_unless_lost, self._offer_credit))
+                self._waiting.appendleft((sent.dispatch, delivery.size))
+                self._session.engine.kept += delivery.size
+        self._session.call_next(partial(self._session.call_unless_lost, self.offer_credit))
 
     def _ack(
         self,

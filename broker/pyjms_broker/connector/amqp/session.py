@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 
-from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.errors import ConnectionFailedException, JMSException, LocalProtocolError
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.runtime import clock as _clock
@@ -64,7 +64,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, SecurityContext
-from pyjms_broker.connector.amqp.consumer_links import ConsumerLink, attach_consumer
+from pyjms_broker.connector.amqp.consumer_links import MOST_KEPT, ConsumerLink, attach_consumer
 from pyjms_broker.connector.amqp.nodes import (
     DECODE_ERROR,
     ILLEGAL_STATE,
@@ -141,6 +141,8 @@ class AmqpSession(ClientSession[Item]):
         self._with_unsent_acks: dict[ConsumerLink, None] = {}
         self._together: deque[Command] = deque()
         """Messages and acknowledgements of one chunk of input, which go to the broker together."""
+        self.held_links: dict[ConsumerLink, None] = {}
+        """Those that get no messages until the client has settled more."""
         self._is_sending = False
         self._windows: anyio.Event | None = None
         """Set when the client's session windows have room again, or the session has ended."""
@@ -212,6 +214,8 @@ class AmqpSession(ClientSession[Item]):
     def on_frames(self, frames: deque[Item]) -> None:
         super().on_frames(frames)
         self._send_together()
+        if self.held_links:
+            self.release_links()
 
     def on_command(self, item: Item) -> None:
         """Handle a frame. (amqp-connector A173)"""
@@ -228,6 +232,13 @@ class AmqpSession(ClientSession[Item]):
         except Exception as error:
             logger.exception("%s: a frame could not be handled", self)
             self.fail(Error(INTERNAL_ERROR, "Could not process AMQP commands"), repr(error))
+
+    def release_links(self) -> None:
+        """Give the links that wait for settlements their credit again, if there are enough."""
+        if self.engine.kept <= MOST_KEPT:
+            released, self.held_links = self.held_links, {}
+            for link in released:
+                self.call_unless_lost(link.offer_credit)
 
     def call_unless_lost(self, call: Callable[[], object]) -> None:
         """Call a function that may send frames, although the client may have disconnected."""
@@ -479,6 +490,7 @@ class AmqpSession(ClientSession[Item]):
 
         Raises:
             ConnectionFailedException: the connection has ended.
+            LocalProtocolError: the message cannot be converted.
         """
         if isinstance(command, MessageDispatch):
             link = self.consumers.get(command.consumer_id)  # type: ignore[arg-type]
@@ -507,6 +519,8 @@ class AmqpSession(ClientSession[Item]):
                 count += 1
         except ConnectionFailedException as error:
             logger.debug("An AMQP client has disconnected: %s", error)
+        except LocalProtocolError:
+            pass  # the broker sends the message by itself, and gets the error
         return count
 
     def _on_response(self, response: Response) -> None:

@@ -138,6 +138,7 @@ class CoordinatorLink:
         def on_ended() -> None:
             transaction.end(committed=committed)
             delivery.settle(ACCEPTED)
+            session.release_links()
             self._refill()
 
         def on_refusal(failure: Throwable | None) -> None:
