@@ -1268,11 +1268,17 @@ class Queue(BaseDestination):
             stored = [each for each in references if not each.persistent or each.position]
             if len(stored) == len(references) or not stores:  # none is a duplicate
                 count = self._enqueue_run(references)
+        failure: Exception | None = None
         for reference in islice(references, count, None):
-            if reference.position is None and reference.persistent and stores:
-                self._drop_duplicate(reference)
-            else:
-                self._enqueue(reference)
+            try:
+                if reference.position is None and reference.persistent and stores:
+                    self._drop_duplicate(reference)
+                else:
+                    self._enqueue(reference)
+            except Exception as error:  # of a filter: the others are committed as well
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def _enqueue_run(self, references: list[MessageReference]) -> int:
         """Enqueue the first of these messages, as many as are sent in one step; return how many.
@@ -1386,10 +1392,19 @@ class Queue(BaseDestination):
     def on_consumed_run(
         self, context: ConnectionContext, references: list[MessageReference]
     ) -> None:
-        """Remove messages that one consumer has acknowledged together."""
+        """Remove messages that one consumer has acknowledged together.
+
+        What is raised for one of them is raised once all are removed.
+        """
         if self.reports_consumed or self.watchers:
+            failure: Exception | None = None
             for reference in references:
-                self.on_consumed(context, reference)
+                try:
+                    self.on_consumed(context, reference)
+                except Exception as error:
+                    failure = failure or error
+            if failure is not None:
+                raise failure
             return
         count = owned = size = 0
         for reference in references:

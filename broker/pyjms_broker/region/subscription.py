@@ -593,9 +593,18 @@ class PrefetchSubscription(AbstractSubscription):
         """Release the message, which was consumed."""
 
     def settle_all(self, references: list[MessageReference]) -> None:
-        """Release messages that were consumed."""
+        """Release messages that were consumed.
+
+        What is raised for one of them, by a filter, is raised once all are released.
+        """
+        failure: Exception | None = None
         for reference in references:
-            self.settle(reference)
+            try:
+                self.settle(reference)
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     @abstractmethod
     def unsettle(self, reference: MessageReference) -> None:
@@ -960,10 +969,12 @@ class PrefetchSubscription(AbstractSubscription):
         finally:
             self.dequeue_count += len(done)
             self._shrink(len(done))
-            self.settle_all(done)
-            for reference, stored in waiting:
-                stored.then(partial(self._unsettle_if_failed, reference))
-            self.window_freed()
+            try:
+                self.settle_all(done)
+            finally:
+                for reference, stored in waiting:
+                    stored.then(partial(self._unsettle_if_failed, reference))
+                self.window_freed()
         return all_of([stored for _, stored in waiting])
 
     def _complete_in_transaction(
@@ -992,12 +1003,14 @@ class PrefetchSubscription(AbstractSubscription):
         leave = self.undispatch if committed else self.is_dispatched
         # those in the window: a consumer that has left has none
         self._shrink(sum([leave(reference) for reference in references]))
-        if committed:
-            self.dequeue_count += len(references)
-            self.settle_all(references)
         self._open_transactions -= local
-        self.return_unacknowledged([] if committed else references)
-        self.window_freed()
+        try:
+            if committed:
+                self.dequeue_count += len(references)
+                self.settle_all(references)
+        finally:
+            self.return_unacknowledged([] if committed else references)
+            self.window_freed()
 
     def _extend(self, count: int) -> None:
         if self.use_prefetch_extension and self.prefetch_size:
@@ -1203,10 +1216,12 @@ class QueueSubscription(PrefetchSubscription):
             if done:
                 self.dequeue_count += len(done)
                 self._shrink(len(done))
-                self.settle_all(done)
-                if stored is not COMPLETED:
-                    stored.then(partial(self._unsettle_if_failed, done[-1]))
-                self.window_freed()
+                try:
+                    self.settle_all(done)
+                finally:
+                    if stored is not COMPLETED:
+                        stored.then(partial(self._unsettle_if_failed, done[-1]))
+                    self.window_freed()
         return stored
 
     def settle_all(self, references: list[MessageReference]) -> None:

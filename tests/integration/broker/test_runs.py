@@ -246,11 +246,15 @@ async def test_a_request_behind_a_run_is_answered_behind_its_messages(client: Ra
 
 
 class Refusal(BrokerFilter):
-    """Raises when it is told of the dispatch of one message."""
+    """Raises when it is told of one message: of its dispatch, or its consumption."""
 
     def message_dispatched(
         self, context: ConnectionContext, reference: MessageReference, subscription: Subscription
     ) -> None:
+        if decode_text(present(reference.message.content)) == "3":
+            raise PermissionError("not this one")
+
+    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         if decode_text(present(reference.message.content)) == "3":
             raise PermissionError("not this one")
 
@@ -400,3 +404,47 @@ async def test_a_subscriber_that_does_not_read_gets_all_of_a_run_later() -> None
         got = await bodies(reader, 301)
         assert [(body or "")[:3] for body in got[1:]] == [f"{number:03}" for number in range(300)]
         await reader.close()
+
+
+@pytest.mark.fact("activemq-broker C5")
+async def test_a_plugin_that_raises_for_a_committed_message_does_not_stop_the_others() -> None:
+    advised = PolicyEntry(advisory_for_dispatched=True)
+    service = BrokerService(
+        "runs", persistent=False, plugins=[RefusalPlugin()], policies=PolicyMap([advised])
+    )
+    async with connected(service) as (broker, client):
+        producer = await known(client, Q)
+        await client.consumer(Q, prefetch_size=100)
+        xid = await begun(client, 1)
+        for number in range(6):
+            client.send_command(text(client, producer, Q, str(number), xid))
+        assert not isinstance(await committed(client, xid), ExceptionResponse)
+        assert await bodies(client, 7) == ["first", *"012345"]
+        assert broker.queue_statistics("q").inflight == 7
+
+
+@pytest.mark.fact("activemq-broker C5")
+@pytest.mark.parametrize("how", ["single", "range", "transaction"])
+async def test_a_plugin_that_raises_for_one_acknowledgement_keeps_none_of_the_others(
+    how: str,
+) -> None:
+    advised = PolicyEntry(advisory_for_consumed=True)
+    service = BrokerService(
+        "runs", persistent=False, plugins=[RefusalPlugin()], policies=PolicyMap([advised])
+    )
+    async with connected(service) as (broker, client):
+        producer = await known(client, Q)
+        consumer = await client.consumer(Q, prefetch_size=7)
+        for number in range(9):
+            client.send_command(text(client, producer, Q, str(number)))
+        ids = [present((await client.message()).message_id) for _ in range(7)]
+        xid = await begun(client, 1) if how == "transaction" else None
+        for each in ids if how == "single" else ids[-1:]:
+            first, count = (each, 1) if how == "single" else (ids[0], 7)
+            ack = MessageAck(Q, xid, consumer, AckType.STANDARD, first, each, count)
+            client.send_command(ack)
+        if xid is not None:
+            await committed(client, xid)
+        assert await bodies(client, 2) == ["6", "7"]
+        statistics = broker.queue_statistics("q")
+        assert (statistics.messages, statistics.inflight) == (3, 3)
