@@ -120,6 +120,10 @@ ReadPause: TypeAlias = Literal[
 """The reason for not reading from a client."""
 _WORK_AT_ONCE: Final = 0.02
 """Seconds of work per turn: a chunk may have hundreds of messages, each for many consumers."""
+_FIRST_RUN: Final = 4
+_LONGEST_RUN: Final = 64
+"""Messages to a topic that are sent together: as many as the last ones have let expect to take half
+of a turn's work, but at most twice as many as those."""
 
 
 class DeferredResponse(Completion):
@@ -182,6 +186,7 @@ class BrokerConnection:
         self._draining: BackgroundTask | None = None
         self._most_queued = 0
         self._worked = 0.0
+        self._topic_run = _FIRST_RUN
         self._turn: BackgroundTask | None = None
         self._closed = False
         self._releasing: Iterator[None] | None = None
@@ -544,10 +549,13 @@ class BrokerConnection:
             or self.handlers.get(first.TYPE) is not BrokerConnection.on_message
         ):
             return 0, 0
+        is_topic = type(destination) is not Queue  # each message may be for thousands of consumers
+        most = self._topic_run if is_topic else 1 + len(commands)
         run: list[ActiveMQMessage] = []
         for message in chain((first,), commands):
             if (
-                not isinstance(message, ActiveMQMessage)
+                len(run) == most
+                or not isinstance(message, ActiveMQMessage)
                 or message.producer_id is not producer_id
                 or message.destination is not destination
                 or message.transaction_id is not xid
@@ -562,8 +570,11 @@ class BrokerConnection:
         began = _clock.now()
         sent = plain.send_run(exchange, run) if len(run) > 1 else 0
         producer.sent_count += sent
-        if type(destination) is not Queue:  # the messages may be for thousands of consumers
-            self._count_work(_clock.now() - began)
+        if is_topic and sent:
+            worked = _clock.now() - began
+            expected = int(sent * _WORK_AT_ONCE / 2 / max(worked, 1e-6))
+            self._topic_run = max(1, min(expected, 2 * self._topic_run, _LONGEST_RUN))
+            self._count_work(worked)
         for _ in range(sent - 1):
             commands.popleft()
         responses = [Response(m.command_id) for m in islice(run, sent) if m.response_required]

@@ -233,7 +233,7 @@ def test_nesting_is_limited() -> None:
     "value",
     [2**63, UByte(256), UInt(-1), UInt(2**32), Symbol("\u20ac"), "\ud800", object(), (1,),
      Decimal32(b"1"), [object()], Array([1, "a"], 0x71), Char("ab")],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_has_no_type_is_not_written(value: Any) -> None:
     with pytest.raises(LocalProtocolError):
