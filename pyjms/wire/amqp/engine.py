@@ -159,7 +159,7 @@ class Engine:
         self.links: int = 0
         """The number of links of all sessions."""
         self.queued: int = 0
-        """Bytes of messages that wait for the client's session windows."""
+        """Bytes of messages that wait for the client's session windows, with their frames."""
         self.partial: int = 0
         """Bytes of incomplete messages of several transfers."""
         self.kept: int = 0

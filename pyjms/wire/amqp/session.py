@@ -370,7 +370,7 @@ class Session:
             self.engine.send(Frame(self.channel, transfer, payload))
             return
         self._waiting.append((transfer, payload, 0))
-        self.engine.queued += len(payload)
+        self.engine.queued += len(payload) + _HEAD
         if len(self._waiting) == 1:
             self._send_waiting()
 
@@ -386,6 +386,7 @@ class Session:
             else:
                 waiting.popleft()
                 end = len(payload)
+                engine.queued -= _HEAD
             self.remote_window -= 1
             self.next_outgoing_id = (self.next_outgoing_id + 1) & MAX_UINT
             engine.queued -= end - start
@@ -416,7 +417,7 @@ class Session:
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             if each[0].handle == link.handle:
-                self.engine.queued -= len(each[1]) - each[2]
+                self.engine.queued -= len(each[1]) - each[2] + _HEAD
             else:
                 self._waiting.append(each)
 
@@ -428,7 +429,9 @@ class Session:
         self._first = -1
         self.engine.links -= self.link_count
         self.link_count = 0
-        self.engine.queued -= sum(len(payload) - start for _, payload, start in self._waiting)
+        self.engine.queued -= sum(
+            len(payload) - start + _HEAD for _, payload, start in self._waiting
+        )
         self._waiting.clear()
         links, self.links = self.links, {}
         for link in links.values():

@@ -291,9 +291,10 @@ def _with_headers(
         marshalled = _LATEST.get(latest)
         if marshalled is None:
             marshalled = _marshal(encoded, properties)
-            if len(_LATEST) >= MOST_LATEST:
-                _LATEST.clear()
-            _LATEST[latest] = marshalled
+            if len(marshalled) <= LONGEST_LATEST:  # the content type, for example, may be longer
+                if len(_LATEST) >= MOST_LATEST:
+                    _LATEST.clear()
+                _LATEST[latest] = marshalled
         message.marshalled_properties = marshalled
     return Incoming(message, to, text_id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import uuid
 from decimal import Decimal
 from typing import Any
@@ -480,3 +481,15 @@ def test_advisories_about_connections() -> None:
     assert found.application_properties == {"ActiveMqDataStructureType": "ConnectionInfo"}
     found = shown(ActiveMQMessage(data_structure=RemoveInfo(ConnectionId("ID:c"))))
     assert found.application_properties == {"ActiveMqDataStructureType": "RemoveInfo"}
+
+
+def test_long_content_types_are_not_kept() -> None:
+    """Properties of AMQP messages are converted once and kept, as long as they are short."""
+    tracemalloc.start()
+    try:
+        for number in range(8):
+            properties = Properties(content_type=Symbol(f"{number}" + "x" * 1_000_000))
+            to_message(encode_message(Message(VALUE, "t", properties=properties)), 0, "jms")
+        assert tracemalloc.get_traced_memory()[0] < 4_000_000
+    finally:
+        tracemalloc.stop()
