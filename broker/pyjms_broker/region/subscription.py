@@ -531,6 +531,8 @@ class AbstractSubscription(Subscription):
                 break
             if reference.group_id is not None or reference.destination.reports_dispatched:
                 break
+            if 0 < reference.expiration < now:  # while its transaction was open
+                break
             run.append(reference.dispatch_to(consumer_id, reference.redelivery_counter, now))
         count = connection.dispatch_run(run) if run else 0
         self.dispatched_count += count

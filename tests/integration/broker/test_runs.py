@@ -11,6 +11,7 @@ import pytest
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.runtime import clock
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -318,6 +319,25 @@ async def test_runs_of_a_transaction_arrive_at_its_commit_and_in_order(stored: R
         else:
             assert not isinstance(await committed(client, xid), ExceptionResponse)
             assert await bodies(client, 60) == [f"{number}.{at:02}" for at in range(60)]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+async def test_what_expires_within_a_transaction_is_not_dispatched_with_the_others(
+    stored: RawClient, persistent: bool
+) -> None:
+    client = stored
+    producer = await known(client, Q)
+    await client.consumer(Q, prefetch_size=100)
+    xid = await begun(client, 1)
+    for number in range(5):
+        message = text(client, producer, Q, str(number), xid)
+        message.persistent = persistent
+        if number in {0, 3}:
+            message.expiration = clock.time_ms() + 20
+        client.send_command(message)
+    await anyio.sleep(0.05)
+    assert not isinstance(await committed(client, xid), ExceptionResponse)
+    assert await bodies(client, 4) == ["first", "1", "2", "4"]
 
 
 async def test_a_backlog_of_transacted_runs_is_read_once_and_in_order(stored: RawClient) -> None:
