@@ -143,7 +143,6 @@ class Session:
         settings = engine.settings
         self.engine: Engine = engine
         self.channel: int = channel
-        self.peer: Begin = begin
         self.context: Any = None
         """For the handler of the connection."""
         self.is_ended: bool = False
@@ -453,6 +452,7 @@ class Link:
         self.role: bool = not attach.role
         """Ours."""
         self.peer: Attach = attach
+        """The client's Attach; without nodes and properties once it is answered."""
         """The client's Attach."""
         self.name: str = attach.name
         self.handle: int = session.free_handle(attach.handle)
@@ -482,6 +482,7 @@ class Link:
                 answer.target = None
             self.session.send(answer)
             self.is_attached = True
+            self._forget_terms()
             self.detach(closed=True, error=error)
             self._handle_early()
 
@@ -534,7 +535,15 @@ class Link:
         answer.properties = properties
         self.session.send(answer)
         self.is_attached = True
+        self._forget_terms()
         return True
+
+    def _forget_terms(self) -> None:
+        """Drop what the answer has used: its maps may take ten times the bytes of their frame."""
+        peer = self.peer
+        self.peer = Attach(peer.name, peer.handle, peer.role, peer.snd_settle_mode)
+        if isinstance(peer.target, Coordinator):
+            self.peer.target = peer.target
 
     def _answer(self, source: Source | None, target: Target | Coordinator | None) -> Attach:
         answer = Attach(self.name, self.handle, self.role, self.peer.snd_settle_mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -34,6 +35,7 @@ from pyjms.wire.amqp.performatives import (
     Transfer,
 )
 from pyjms.wire.amqp.session import Receiver
+from pyjms.wire.amqp.values import Symbol
 from pyjms.wire.limits import FrameBudget, UnfinishedFrame
 from tests.kit.amqp.peer import opened
 
@@ -678,3 +680,19 @@ def test_deliveries_of_an_ended_link_are_not_settled() -> None:
     sent.settle(ACCEPTED)
     sent.update(ACCEPTED)
     assert peer.items() == []
+
+
+def test_properties_of_links_and_sessions_are_not_kept() -> None:
+    peer = opened()
+    tracemalloc.start()
+    try:
+        for number in range(1, 9):
+            terms = {Symbol(f"{number}.{each}"): "x" * 100 for each in range(5000)}
+            peer.send(Begin(None, 0, 1, 1, properties=terms), channel=number)
+            attach = Attach("n", number, SENDER, target=Target(), properties=terms)
+            peer.send(attach, channel=number)
+            del terms, attach
+            peer.items()
+        assert tracemalloc.get_traced_memory()[0] < 3_000_000
+    finally:
+        tracemalloc.stop()
