@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pyjms_broker.api.message import Position
+from pyjms.jms.destination import Queue
+from pyjms_broker.api.message import MessageReference, Position
 from pyjms_broker.cursor.spilling import (
     PrioritizedSpillingCursor,
     PrioritizedStoreSource,
     StoreSource,
 )
 from pyjms_broker.store.api import StoredMessage
+from tests.kit.stores.kahadb_store import message
+
+
+def waiting(number: int, priority: int, position: Position | None = None) -> MessageReference:
+    reference = message(number, Queue("test"), priority=priority)
+    reference.position = position or Position(9 - priority, number)
+    return reference
 
 
 class Store:
@@ -22,9 +29,8 @@ class Store:
     def __init__(self, prioritized: bool) -> None:
         self.in_memory: set[Position] = set()
         self.failures: dict[int, int] = {}
-        positions = [Position(0, n) for n in range(1, 7)]
-        self.stored: Any = [
-            SimpleNamespace(position=p, message=SimpleNamespace(priority=4)) for p in positions
+        self.stored = [
+            StoredMessage(Position(0, n), waiting(n, priority=4).message) for n in range(1, 7)
         ]
         self.source = (
             PrioritizedStoreSource(self.next_messages, self.page_in, self.in_memory, 6)
@@ -36,16 +42,16 @@ class Store:
         found = [s for s in self.stored if (after is None or s.position > after)]
         return [s for s in found if s.position not in skip][:limit]
 
-    def page_in(self, stored: Any) -> Any:
+    def page_in(self, stored: StoredMessage) -> MessageReference:
         number = stored.position.arrival
         if self.failures.get(number):
             self.failures[number] -= 1
             raise OSError("simulated")
         self.in_memory.add(stored.position)
-        return number
+        return waiting(number, 4, stored.position)
 
-    def read(self, limit: int) -> list[Any]:
-        return [*self.source.read(limit)]
+    def read(self, limit: int) -> list[int]:
+        return [reference.broker_sequence_id for reference in self.source.read(limit)]
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
@@ -56,7 +62,7 @@ def test_a_page_whose_message_cannot_be_paged_in_is_read_again(
 ) -> None:
     store = Store(prioritized)
     store.failures[failing] = 2
-    found: list[Any] = []
+    found: list[int] = []
     for _ in range(20):
         try:
             found += store.read(limit)
@@ -66,34 +72,25 @@ def test_a_page_whose_message_cannot_be_paged_in_is_read_again(
     assert len(store.source) == 0
 
 
-class Pending:
-    """A stored message as a cursor sees it."""
-
-    def __init__(self, number: int, priority: int) -> None:
-        self.number = number
-        self.priority = priority
-        self.position = Position(9 - priority, number)
-
-
-def paged_in(stored: StoredMessage) -> Any:
-    return stored.message
-
-
 class UnreadableForAWhile:
     """A prioritized source over `waiting`, which cannot be read while `fails`."""
 
     def __init__(self) -> None:
         self.fails = True
         self.reads = 0
-        self.waiting: list[Any] = []
-        self.source = PrioritizedStoreSource(self.next_messages, paged_in, set())
+        self.waiting: list[MessageReference] = []
+        self.source = PrioritizedStoreSource(self.next_messages, self.page_in, set())
+
+    def page_in(self, stored: StoredMessage) -> MessageReference:
+        number = stored.position.arrival
+        return waiting(number, stored.message.priority, stored.position)
 
     def next_messages(self, after: Any, limit: int, skip: Any) -> Any:
         self.reads += 1
         if self.fails:
             raise OSError("simulated")
         page, self.waiting = self.waiting[:limit], self.waiting[limit:]
-        return [SimpleNamespace(position=m.position, message=m) for m in page]
+        return [StoredMessage(m.position or Position(0, 0), m.message) for m in page]
 
 
 def test_urgent_messages_that_cannot_be_read_do_not_hold_up_those_in_memory(
@@ -107,18 +104,18 @@ def test_urgent_messages_that_cannot_be_read_do_not_hold_up_those_in_memory(
     )
     cursor.add_source(store.source)
     for number in (1, 2, 3):
-        cursor.append(Pending(number, priority=4))
+        cursor.append(waiting(number, priority=4))
     is_short = True
-    cursor.append(Pending(4, priority=9))
+    cursor.append(waiting(4, priority=9))
     store.waiting = list(spilled)
-    assert [cursor.pop().number for _ in range(3)] == [1, 2, 3]
+    assert [cursor.pop().broker_sequence_id for _ in range(3)] == [1, 2, 3]
     assert store.reads == 1, "and not for each of them"
     assert [r.levelname for r in caplog.records] == ["ERROR"]
     with pytest.raises(OSError, match="simulated"):
         cursor.pop()
     assert len(cursor) == 1
     store.fails = False
-    assert cursor.pop().number == 4
+    assert cursor.pop().broker_sequence_id == 4
     assert not cursor
 
 
@@ -129,14 +126,14 @@ def test_urgent_messages_overtake_again_once_they_can_be_read() -> None:
         "queue://test", lambda _: store.source, lambda _: bool(spilled), spilled.append, page_size=1
     )
     cursor.add_source(store.source)
-    cursor.append_front(Pending(1, priority=4))
+    cursor.append_front(waiting(1, priority=4))
     spilled.append(None)  # memory is short
     for number in (2, 3):
-        cursor.append(Pending(number, priority=9))
-    cursor.append(Pending(4, priority=1))
+        cursor.append(waiting(number, priority=9))
+    cursor.append(waiting(4, priority=1))
     store.waiting = spilled[1:]
-    assert cursor.pop().number == 1
+    assert cursor.pop().broker_sequence_id == 1
     store.fails = False
-    assert cursor.pop().number == 2
-    cursor.append_front(Pending(5, priority=4))
-    assert [cursor.pop().number for _ in range(3)] == [3, 5, 4]
+    assert cursor.pop().broker_sequence_id == 2
+    cursor.append_front(waiting(5, priority=4))
+    assert [cursor.pop().broker_sequence_id for _ in range(3)] == [3, 5, 4]

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from pyjms.jms.destination import Queue
+from pyjms_broker.api.message import MessageReference
 from pyjms_broker.cursor.memory import FifoPendingList, PrioritizedPendingList, pending_list
+from tests.kit.stores.kahadb_store import message
 
 
-class Waiting:
-    def __init__(self, name: str, priority: int = 4, broker_sequence_id: int = 0) -> None:
-        self.name = name
-        self.priority = priority
-        self.broker_sequence_id = broker_sequence_id
+def waiting(name: str, priority: int = 4, broker_sequence_id: int = 0) -> MessageReference:
+    return message(broker_sequence_id, Queue("test"), priority=priority, correlation_id=name)
 
 
-def waiting(name: str, priority: int = 4, broker_sequence_id: int = 0) -> Any:
-    return Waiting(name, priority, broker_sequence_id)
-
-
-def names(cursor: Any) -> Any:
-    return "".join(reference.name for reference in cursor)
+def names(references: Iterable[MessageReference]) -> str:
+    return "".join(str(reference.message.correlation_id) for reference in references)
 
 
 @pytest.mark.parametrize(
@@ -43,8 +40,7 @@ def test_order_and_removal(prioritized: bool, kind: Any, order: str) -> None:
     assert not cursor.remove(made["b"])
     assert made["b"] not in cursor
     assert names(cursor) == order.replace("b", "")
-    taken = [cursor.pop().name for _ in range(4)]
-    assert "".join(taken) == order.replace("b", "")
+    assert names([cursor.pop() for _ in range(4)]) == order.replace("b", "")
     with pytest.raises(KeyError):
         cursor.pop()
     cursor.append(made["a"])

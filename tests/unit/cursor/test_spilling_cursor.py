@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyjms_broker.api.message import Position, StoredMessage
+from pyjms.jms.destination import Queue
+from pyjms_broker.api.message import MessageReference, Position, StoredMessage
 from pyjms_broker.cursor.spilling import (
     MOST_CACHED,
     MemorySource,
@@ -17,19 +18,26 @@ from pyjms_broker.cursor.spilling import (
     SpillingCursor,
     StoreSource,
 )
+from tests.kit.stores.kahadb_store import message
 
 
-class Waiting:
-    def __init__(self, position: Position | None, priority: int, number: int) -> None:
-        self.position = position
-        self.priority = priority
-        self.number = number
+def waiting(position: Position | None, priority: int, number: int) -> MessageReference:
+    reference = message(number, Queue("test"), priority=priority)
+    reference.position = position
+    return reference
 
 
 class Model:
     """A store, a cursor over it, and what a consumer has in flight."""
 
-    def __init__(self, prioritized: bool, room: int, page: int, recovered: int) -> None:
+    def __init__(
+        self,
+        prioritized: bool,
+        room: int,
+        page: int,
+        recovered: int,
+        others: MemorySource | None = None,
+    ) -> None:
         self.prioritized = prioritized
         self.room = room
         self.stored: dict[Any, Any] = {}
@@ -48,7 +56,7 @@ class Model:
             )
         else:
             self.source = StoreSource(self.next_messages, self.paged_in, recovered)
-        self.others = MemorySource(prioritized)
+        self.others = MemorySource(prioritized) if others is None else others
         kind = PrioritizedSpillingCursor if prioritized else SpillingCursor
         self.cursor = kind(
             "test",
@@ -66,24 +74,25 @@ class Model:
         if persistent:
             self.last_arrival += 1
             position = Position(9 - priority if self.prioritized else 0, self.last_arrival)
-        return Waiting(position, priority, self.numbers)
+        return waiting(position, priority, self.numbers)
 
     def next_messages(self, after: Any, limit: Any, skip: Any) -> Any:
         found = sorted(p for p in self.stored if (after is None or p > after) and p not in skip)
-        return [StoredMessage(p, self.stored[p]) for p in found[:limit]]
+        return [StoredMessage(p, self.stored[p].message) for p in found[:limit]]
 
     def hold(self, reference: Any) -> None:
-        assert reference.number not in self.memory, "handed out twice"
-        self.memory.add(reference.number)
+        assert reference.broker_sequence_id not in self.memory, "handed out twice"
+        self.memory.add(reference.broker_sequence_id)
         if reference.position is not None:
             self.held.add(reference.position)
 
     def release(self, reference: Any) -> None:
-        self.memory.remove(reference.number)
+        self.memory.remove(reference.broker_sequence_id)
         self.held.discard(reference.position)
 
     def paged_in(self, stored: Any) -> Any:
-        reference = Waiting(stored.position, stored.message.priority, stored.message.number)
+        number = stored.message.message_id.broker_sequence_id
+        reference = waiting(stored.position, stored.message.priority, number)
         self.hold(reference)
         return reference
 
@@ -116,7 +125,7 @@ steps = st.lists(
 )
 
 
-def run(model: Model, work: list[tuple[str, int]]) -> list[Waiting]:
+def run(model: Model, work: list[tuple[str, int]]) -> list[MessageReference]:
     taken: list[Any] = []
     flying: list[Any] = []
     removed = 0
@@ -150,7 +159,7 @@ def run(model: Model, work: list[tuple[str, int]]) -> list[Waiting]:
         assert bool(model.cursor) is (waiting > 0)
     while model.cursor:
         taken.append(model.cursor.pop())
-    assert len({reference.number for reference in taken}) == len(taken)
+    assert len({reference.broker_sequence_id for reference in taken}) == len(taken)
     assert len(taken) + len(model.hidden) + removed == model.numbers
     assert not model.cursor.is_spilling
     return taken
@@ -167,7 +176,7 @@ def test_in_order_of_arrival(room: Any, page: Any, recovered: Any, work: Any) ->
     taken = run(model, work)
     if not late:
         for persistent in (True, False):
-            numbers = [r.number for r in taken if (r.position is not None) is persistent]
+            numbers = [r.broker_sequence_id for r in taken if (r.position is not None) is persistent]
             assert numbers == sorted(numbers)
 
 
@@ -197,12 +206,11 @@ def test_the_most_urgent_one_is_always_next(
 
 
 def test_what_its_source_cannot_take_stays_in_memory(caplog: pytest.LogCaptureFixture) -> None:
-    model = Model(False, 0, 2, 0)
+    class Unwritable(MemorySource):
+        def add(self, reference: MessageReference) -> bool:
+            raise ValueError("cannot be marshalled")
 
-    def refuse(reference: Any) -> bool:
-        raise ValueError("cannot be marshalled")
-
-    model.others.add = refuse  # type: ignore[method-assign]  # a source that cannot write
+    model = Model(False, 0, 2, 0, Unwritable(prioritized=False))
     odd = model.new(4, persistent=False)
     model.mark_visible(odd)
     model.mark_visible(model.new(4))
