@@ -176,7 +176,9 @@ def test_in_order_of_arrival(room: Any, page: Any, recovered: Any, work: Any) ->
     taken = run(model, work)
     if not late:
         for persistent in (True, False):
-            numbers = [r.broker_sequence_id for r in taken if (r.position is not None) is persistent]
+            numbers = [
+                r.broker_sequence_id for r in taken if (r.position is not None) is persistent
+            ]
             assert numbers == sorted(numbers)
 
 
