@@ -25,7 +25,7 @@ from config.wheel.build_hook import compiled_modules
 ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "compiled"
 PACKAGES = ("pyjms", "broker/pyjms_broker")
-PROGRAMS = ("benchmarks", "tests")
+PROGRAMS = ("benchmarks", "tests", "docs")
 HOOK = "tool.hatch.build.targets.wheel.hooks.custom"
 TESTS = (
     "tests/contract",
@@ -76,7 +76,7 @@ def c_compiler() -> str | None:
 
 
 def install_wheel(*, quick: bool) -> None:
-    """Build the compiled wheel, install it in the tree, and put the tests beside it."""
+    """Build the compiled wheel, install it in the tree, and put tests and docs beside it."""
     wheels = ROOT / "build" / "wheel"
     for folder in (TREE, wheels):
         shutil.rmtree(folder, ignore_errors=True)

@@ -12,6 +12,7 @@ import pytest
 from pyjms.aio import ConnectionFactory
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
+from pyjms.runtime.build import build_name
 from pyjms_broker.api import BrokerFilter
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import StoreSettings
@@ -20,6 +21,9 @@ from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
 Q, T = Queue("q"), Topic("t")
 ANSWER = r"returned None from .* instead of a Completion \(hint: return the Completion"
+COMPILED_ANSWER = "Completion object expected; got None"
+"""Compiled code checks the type of each result itself, and knows nothing of who returned it."""
+IS_COMPILED = build_name() == "compiled"
 
 
 class ForgetfulSend(BrokerFilter):
@@ -135,8 +139,9 @@ Work = Callable[[Any], Any]
     ],
 )
 async def test_a_filter_that_forgets_a_return_is_named(plugin: type[Any], work: Work) -> None:
+    answer = COMPILED_ANSWER if IS_COMPILED else rf"\.{plugin.__name__} {ANSWER}"
     async with connected(persistent=False, plugins=[plugin]) as connection:
-        with pytest.raises(JMSException, match=rf"\.{plugin.__name__} {ANSWER}"):
+        with pytest.raises(JMSException, match=answer):
             await work(connection)
 
 
@@ -164,4 +169,5 @@ async def test_a_store_that_forgets_a_return_is_named(
     while error is not None:
         causes.append(str(error))
         error = error.__cause__
-    assert any(f"Forgetful returned None from {name} instead" in cause for cause in causes)
+    answer = COMPILED_ANSWER if IS_COMPILED else f"Forgetful returned None from {name} instead"
+    assert any(answer in cause for cause in causes)

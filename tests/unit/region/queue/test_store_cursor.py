@@ -10,12 +10,13 @@ import pytest
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
-from pyjms.wire.openwire.commands import AckType
+from pyjms.wire.openwire.commands import AckType, TransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import NO_TRANSACTION, Position
 from pyjms_broker.cursor.memory import PAGING_RETRY_DELAY
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.system_usage import SystemUsage
+from pyjms_broker.store.memory import MemoryTransactionStore
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
 from tests.kit.values import present
 
@@ -173,14 +174,18 @@ def test_a_message_numbered_before_paging_and_visible_after_it(
     make_broker: type[Broker], paged: PagedAdapter
 ) -> None:
     """Its transaction is committed while others are paged in behind it."""
+    late = Completion()
+
+    class AnsweringLate(MemoryTransactionStore):
+        def commit(self, xid: TransactionId, prepared: bool) -> Completion:
+            super().commit(xid, prepared)
+            return late
+
+    paged.transactions = AnsweringLate()
     broker = make_broker(PolicyEntry(memory_limit=10 * SIZE, max_page_size=5), store=paged)
     client, sender = broker.client(), broker.client()
     tx = sender.begin()
     sender.send(Q, "late", persistent=True, tx=tx)
-    late = Completion()
-    store: Any = paged.transaction_store()
-    commit = store.commit
-    store.commit = lambda xid, prepared: (commit(xid, prepared), late)[1]
     tx.commit(one_phase=True)
     send(client, 1, 30)
     consumer = client.consume(Q, prefetch=1)
