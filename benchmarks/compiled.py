@@ -108,7 +108,8 @@ def run_tests() -> int:
     ignored = [f"--ignore={path}" for path in UNRELATED]
     shared_out = ["-n", "auto", "--dist", "loadgroup", "--max-worker-restart", "0"]
     shared_out += ["--reruns", os.environ.get("RERUNS", "0"), "-rR"]
-    command = [sys.executable, "-m", "pytest", "-q", "--no-header", *shared_out, *ignored, *TESTS]
+    pytest = [sys.executable, "-m", "pytest", "-q", "--no-header", "-m", "not nightly"]
+    command = [*pytest, *shared_out, *ignored, *TESTS]
     return subprocess.run(command, check=False, cwd=TREE).returncode
 
 
