@@ -20,7 +20,7 @@ _Q = TypeVar("_Q")
 _T = TypeVar("_T")
 
 
-class DestinationStores(ABC, Generic[_Q, _T]):
+class DestinationStores(Generic[_Q, _T]):
     """The part of a persistence adapter that keeps one store for each destination.
 
     A subclass creates the stores. See PersistenceAdapter.

@@ -182,5 +182,5 @@ def test_jobs_of_a_broker_with_users(guarded: ManagedBroker) -> None:
     assert pyjms("send", "later", "x", "--delay", "1h", **to).exit_code == 0
     listed = pyjms("broker", "jobs", "list", **to)
     assert listed.stdout.splitlines()[-1] == "1 job"
-    assert pyjms("broker", "jobs", "remove", "--all", **to).exit_code == 0
+    assert pyjms("broker", "jobs", "remove", "--all", "--yes", **to).exit_code == 0
     assert pyjms("broker", "jobs", "list", **to).stdout.splitlines()[-1] == "0 jobs"
