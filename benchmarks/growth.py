@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from multiprocessing import get_context
@@ -246,14 +246,16 @@ def measure_queues(folder: Path, queues: int, count: int = 50_000) -> Rows:
     return rows
 
 
-def measure_bodies(folder: Path, activemq: int | None, volume: int = 1 << 28) -> Rows:
+def measure_bodies(
+    folder: Path, activemq: int | None, sizes: Sequence[int] = BODIES, volume: int = 1 << 28
+) -> Rows:
     """Measure bytes a second by size of the body, `volume` bytes of each at most."""
     rows: Rows = {}
     with ExitStack() as stack:
         pool = stack.enter_context(ProcessPoolExecutor(1, get_context("spawn")))
         broker = stack.enter_context(_broker(folder))
         ports = {"pyjms": broker.port} | ({} if activemq is None else {"ActiveMQ": activemq})
-        for size in BODIES:
+        for size in sizes:
             count = max(3, min(50_000, volume // size))
             rates: dict[str, list[float]] = {name: [] for name in ports}
             for _ in range(_ROUNDS):
@@ -268,6 +270,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("messages", "queues", "bodies"))
     parser.add_argument("--count", type=int, help="messages, or queues")
+    parser.add_argument("--sizes", help="of the bodies, in bytes: 100,1024")
     parser.add_argument("--activemq", help="HOST:PORT of a running broker, on this machine")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -279,7 +282,10 @@ def main() -> None:
             measure_queues(folder, arguments.count or 10_000)
         else:
             port = arguments.activemq and int(arguments.activemq.rpartition(":")[2])
-            measure_bodies(folder, port or None)
+            sizes = (
+                [int(size) for size in arguments.sizes.split(",")] if arguments.sizes else BODIES
+            )
+            measure_bodies(folder, port or None, sizes)
 
 
 if __name__ == "__main__":

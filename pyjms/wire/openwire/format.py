@@ -124,7 +124,8 @@ class ReceiveBuffer:
         self._move(whole - len(partial))
         if len(partial) < whole:
             return None
-        frame = bytes(partial[_SIZE_BYTES:])
+        with memoryview(partial) as view:  # a slice would be a second copy of what may be large
+            frame = bytes(view[_SIZE_BYTES:])
         partial.clear()
         self.joined += 1
         return frame
@@ -132,8 +133,9 @@ class ReceiveBuffer:
     def _move(self, count: int) -> None:
         """Move up to `count` bytes from the data to the partial frame."""
         if count > 0:
-            end = min(self._at + count, len(self._data))
-            self.partial += self._data[self._at : end]
+            data, at = self._data, self._at
+            end = min(at + count, len(data))
+            self.partial += data if end - at == len(data) else data[at:end]
             self._at = end
 
     @staticmethod
