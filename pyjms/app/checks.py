@@ -417,10 +417,11 @@ class HandlerProblems:
         self, mark: JmsListenerMark, resolve: Callable[[str], str]
     ) -> dict[str, Any] | None:
         """Return the mark's texts with placeholders replaced; None if some cannot be."""
+        given: dict[str, Any] = {"destination": mark.destination, **mark.options}
         texts: dict[str, Any] = {}
         for name in _TEXTS:
             with self.caught():
-                text = getattr(mark, name)
+                text = given.get(name)
                 texts[name] = None if text is None else resolve(text)
         if len(texts) < len(_TEXTS):
             return None

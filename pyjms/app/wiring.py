@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import inspect
 import typing
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from types import FunctionType, MethodType, ModuleType
@@ -657,7 +657,8 @@ class Wiring:
         resolve = self._settings.resolve_placeholders
         size = _batch_size(mark, self._settings)
         with found.caught():
-            self._handler_listener(handler, None, size, fields=mark.fields)
+            fields = mark.options.get("fields", False)
+            self._handler_listener(handler, None, size, fields=fields)
         with found.caught():
             _refuse_replies(handler, size)
         with found.caught():
@@ -669,14 +670,14 @@ class Wiring:
             return None
         endpoint = MethodJmsListenerEndpoint(**texts, handler=handler, make_listener=self._listener)
         endpoint.take_options(mark)
-        self._complete(endpoint, found, mark.interceptors)
+        self._complete(endpoint, found, mark.options.get("interceptors"))
         return endpoint
 
     def _complete(
         self,
         endpoint: JmsListenerEndpoint,
         found: checks.HandlerProblems,
-        interceptors: Sequence[object] | None,
+        interceptors: Iterable[object] | None,
         factory: Any | None = None,
     ) -> None:
         """Apply `listeners.<id>` to an endpoint, and check it with its container factory.
@@ -819,7 +820,7 @@ def _batch_size(mark: annotation.JmsListenerMark, settings: PyjmsSettings) -> in
         own = settings.listeners.get(settings.resolve_placeholders(mark.id or ""))
         if own is not None and own.batch_size is not None:
             return own.batch_size
-    return mark.batch_size
+    return mark.options.get("batch_size")
 
 
 def _refuse_replies(handler: Callable[..., Any], batch_size: int | None) -> None:

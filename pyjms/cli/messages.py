@@ -14,7 +14,6 @@ from typing import IO, Final
 
 import anyio
 import typer
-from anyio.lowlevel import checkpoint
 
 from pyjms.cli.terminal import json_line, safe_text
 from pyjms.client.factory import ConnectionFactory
@@ -36,6 +35,7 @@ from pyjms.jms.message import (
     TextMessage,
 )
 from pyjms.runtime.event_loop import spawn
+from pyjms.runtime.signals import while_watching
 
 _STANDARD_INPUT: Final = Path("-")
 
@@ -236,14 +236,8 @@ async def receive_until_interrupted(
     watching = anyio.Event()
     with anyio.CancelScope() as scope:
         watcher = spawn(_cancel_on_interrupt, scope, watching, name="pyjms receive, signals")
-        try:
-            while not (watching.is_set() or watcher.done):
-                await checkpoint()
+        async with while_watching(watching, watcher):
             await receive_all(factory, incoming, handle)
-        finally:
-            watcher.cancel()
-            with anyio.CancelScope(shield=True):
-                await watcher.wait()
     return scope.cancelled_caught
 
 

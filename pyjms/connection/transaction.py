@@ -201,7 +201,7 @@ class TransactionScope:
         self._propagation = propagation
         self._resource: BoundResource | None = None
         self._status: TransactionStatus | None = None
-        self._synchronizations: Synchronizations | None = None
+        self._synchronizations: Synchronizations
         self._stack = ExitStack()
 
     async def __aenter__(self) -> TransactionStatus:
@@ -222,8 +222,8 @@ class TransactionScope:
         if action is _Action.BEGIN:
             self._resource = await self._begin()
             self._bind(self._resource)
+            self._synchronizations = Synchronizations()
             if self._manager.synchronization:
-                self._synchronizations = Synchronizations()
                 self._stack.enter_context(resources.use_synchronizations(self._synchronizations))
         elif action is _Action.JOIN:
             self._resource = existing
@@ -236,38 +236,29 @@ class TransactionScope:
         """End the transaction if this block began it; else mark it rollback-only on an error."""
         status, resource = self._status, self._resource
         assert status is not None
-        if self._synchronizations is None:
-            self._stack.close()
         status.completed = True
-        if resource is None:
-            return
-        if not status.is_new_transaction:
-            if error is not None:
+        if resource is None or not status.is_new_transaction:
+            self._stack.close()
+            if resource is not None and error is not None:
                 resource.rollback_only = True
             return
         try:
-            if self._synchronizations is None:
-                await _end(resource, status, error)
-            else:
-                await self._synchronized_end(resource, status, error, self._synchronizations)
+            await self._end(resource, status, error)
         finally:
             self._stack.close()
             for ended in (resource, *resource.joined.values()):
                 await close_quietly(ended.session, ended.connection)
 
-    async def _synchronized_end(
-        self,
-        resource: BoundResource,
-        status: TransactionStatus,
-        error: BaseException | None,
-        synchronizations: Synchronizations,
+    async def _end(
+        self, resource: BoundResource, status: TransactionStatus, error: BaseException | None
     ) -> None:
-        """End the transaction like `_end`, and call the synchronizations around the end."""
+        """End the transaction, and call the synchronizations around the end."""
+        synchronizations = self._synchronizations
         if error is None and not status.rollback_only:
             try:
                 await synchronizations.before_commit()
             except BaseException as raised:
-                await self._synchronized_end(resource, status, raised, synchronizations)
+                await self._end(resource, status, raised)
                 raise
         commits = error is None and not status.rollback_only
         with anyio.CancelScope(shield=not commits):

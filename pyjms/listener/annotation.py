@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
+from typing import Final, Literal, TypedDict, TypeVar, Unpack
 
 from pyjms.jms.destination import Destination
 from pyjms.runtime.clock import check_seconds
@@ -75,34 +75,6 @@ F = TypeVar("F", bound=Callable[..., object])
 _LISTENERS = "__jms_listeners__"
 
 
-@dataclass(frozen=True, slots=True)
-class JmsListenerMark:
-    """The arguments of one `@jms_listener`; None: not set, the factory's value applies."""
-
-    destination: str
-    id: str | None = None
-    container_factory: str | None = None
-    subscription: str | None = None
-    selector: str | None = None
-    concurrency: str | None = None
-    durable: bool | None = None
-    prefetch: int | Literal["auto"] | None = None
-    batch_size: int | None = None
-    batch_timeout: float | None = None
-    batch_fallback: Literal["single", "none"] | None = None
-    retry: RetryPolicy | None = None
-    unreadable_messages: Literal["dead_letter", "redeliver"] | None = None
-    errors: Literal["redeliver", "reply"] | None = None
-    reply_none: bool | None = None
-    timeout: float | None = None
-    rate_limit: float | None = None
-    auto_startup: bool | None = None
-    interceptors: tuple[Callable[..., object] | str, ...] | None = None
-    fields: bool = False
-    schedule: Schedule | None = None
-    """The times at which the broker sends the messages (`@jms_scheduled`), or None."""
-
-
 class ListenerOptions(TypedDict, total=False):
     """The keyword arguments of `jms_listener`, which explains them."""
 
@@ -125,6 +97,21 @@ class ListenerOptions(TypedDict, total=False):
     auto_startup: bool | None
     interceptors: Iterable[Callable[..., object] | str] | None
     fields: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JmsListenerMark:
+    """The arguments of one `@jms_listener`; what is not set, or None, is the factory's."""
+
+    destination: str
+    options: ListenerOptions
+    schedule: Schedule | None = None
+    """The times at which the broker sends the messages (`@jms_scheduled`), or None."""
+
+    @property
+    def id(self) -> str | None:
+        """The id as written, or None."""
+        return self.options.get("id")
 
 
 def jms_listener(
@@ -201,12 +188,11 @@ def mark_of(
 ) -> JmsListenerMark:
     """Return the mark that `@jms_listener` with these arguments makes."""
     refuse_unknown_keywords("@jms_listener", options, ListenerOptions.__annotations__)
-    values: dict[str, Any] = {**options}
-    if values.get("concurrency") is not None:
-        values["concurrency"] = str(values["concurrency"])
-    if values.get("interceptors") is not None:
-        values["interceptors"] = tuple(values["interceptors"])
-    return JmsListenerMark(destinations_text(destinations, "jms_listener"), **values)
+    if (concurrency := options.get("concurrency")) is not None:
+        options["concurrency"] = str(concurrency)
+    if (interceptors := options.get("interceptors")) is not None:
+        options["interceptors"] = tuple(interceptors)
+    return JmsListenerMark(destinations_text(destinations, "jms_listener"), options)
 
 
 def add_listener_mark(function: F, mark: JmsListenerMark) -> F:
@@ -352,15 +338,14 @@ def jms_scheduled(
 
     def add_mark(function: F) -> F:
         own = id or f"{function.__module__}.{function.__qualname__}"
-        mark = JmsListenerMark(
-            destination=f"queue://{_TICKS}{own}",
-            id=own,
-            container_factory=container_factory,
-            concurrency="1-1",
-            prefetch=1,  # so that no tick waits behind another one while a process is idle
-            auto_startup=auto_startup,
-            schedule=schedule,
-        )
+        options: ListenerOptions = {
+            "id": own,
+            "container_factory": container_factory,
+            "concurrency": "1-1",
+            "prefetch": 1,  # so that no tick waits behind another one while a process is idle
+            "auto_startup": auto_startup,
+        }
+        mark = JmsListenerMark(f"queue://{_TICKS}{own}", options, schedule)
         return add_listener_mark(function, mark)
 
     return add_mark

@@ -28,9 +28,19 @@ called.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, get_origin, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    overload,
+)
 
 from pyjms.errors import ConfigurationException, PoisonMessageException, UnreadableMessageException
 from pyjms.jms.api import MessageConsumer, Session
@@ -46,13 +56,11 @@ from pyjms.listener.properties import ContainerProperties
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger, one_line
 from pyjms.support.retry import send_dead_letter
-from pyjms.template.interceptors import HandlerInterceptor, HandlerInvocation
+from pyjms.template.interceptors import HandlerInvocation
 
 if TYPE_CHECKING:
-    from pyjms.listener.call_limits import CallTimeout
     from pyjms.listener.delivery import Delivery, Retries
     from pyjms.listener.invoker_pool import AsyncMessageListenerInvoker
-    from pyjms.listener.reply import ReplySender
 
 logger: Final = get_logger(__name__)
 
@@ -256,6 +264,8 @@ class BatchHandlerListener(HandlerListener):
             has a result.
     """
 
+    HAS_REPLIES: ClassVar[bool] = False
+
     def __init__(self, handler: Callable[..., Any], **options: Any) -> None:
         self._columns: dict[str, type] = {}
         self._batches: set[str] = set()
@@ -263,19 +273,6 @@ class BatchHandlerListener(HandlerListener):
         """The parameter whose payloads become the batch's items; "": the messages are the items."""
         super().__init__(handler, **options)
         self._each = [name in self._columns for name in self._names]
-
-    def attach(
-        self,
-        listener_id: str,
-        replies: ReplySender,
-        interceptors: Iterable[HandlerInterceptor],
-        *,
-        reply_none: bool = False,
-        timeout: CallTimeout | None = None,
-    ) -> None:
-        """Set the id of the container's listener and its interceptors; there are no replies."""
-        super().attach(listener_id, replies, interceptors, reply_none=reply_none, timeout=timeout)
-        self._replies = None
 
     def _invocation(self, message: Any, session: Session) -> HandlerInvocation:
         received = cast("Batch[Message]", message).received

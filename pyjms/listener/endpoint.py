@@ -154,8 +154,10 @@ class MethodJmsListenerEndpoint(JmsListenerEndpoint):
 
     def take_options(self, mark: JmsListenerMark) -> None:
         """Take the options of a mark that need not be resolved."""
-        for name in (*_ALIKE, "durable", "schedule", "fields"):
-            setattr(self, name, getattr(mark, name))
+        for name, value in mark.options.items():
+            if name in (*_ALIKE, "durable", "fields"):
+                setattr(self, name, value)
+        self.schedule = mark.schedule
 
     def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., object]:
         """Return the adapter that calls the handler."""

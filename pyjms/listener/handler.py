@@ -126,6 +126,7 @@ class HandlerListener:
     """
 
     applies_timeout: ClassVar[bool] = True
+    HAS_REPLIES: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -184,7 +185,7 @@ class HandlerListener:
         `timeout` is the container's.
         """
         self.listener_id = listener_id
-        self._replies = replies
+        self._replies = replies if self.HAS_REPLIES else None
         self._timeout = timeout
         self._replies_to_none = reply_none and not returns_nothing(self.handler)
         self._chain = chain_of(interceptors)

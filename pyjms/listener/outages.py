@@ -21,10 +21,9 @@ from pyjms import errors
 from pyjms.jms.api import Connection, ConnectionFactory
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
+from pyjms.template.resources import provider_factory
 
 logger: Final = get_logger(__name__)
-
-_WRAPPED = ("target_connection_factory", "target")
 
 
 def is_connection_failure(error: BaseException) -> bool:
@@ -121,12 +120,6 @@ class Outages:
 
 
 def _broker_of(factory: ConnectionFactory) -> str:
-    inner: object = factory
-    while (wrapped := _inner_factory(inner)) is not None:
-        inner = wrapped
+    inner = provider_factory(factory)
     uri = getattr(inner, "uri", None)
     return repr(inner) if uri is None else str(uri).partition("?")[0]
-
-
-def _inner_factory(factory: object) -> object | None:
-    return next((f for name in _WRAPPED if (f := getattr(factory, name, None)) is not None), None)

@@ -7,7 +7,7 @@ created, so that attributes that never change are computed once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.observability.health import Health
@@ -17,10 +17,8 @@ from pyjms.template.interceptors import (
     SendInterceptor,
     SettlementInterceptor,
 )
+from pyjms.template.resources import provider_factory
 from pyjms.transport.uri import DEFAULT_PORT, TransportURI
-
-_WRAPPED: Final = ("target_connection_factory", "target")
-_DEEPEST: Final = 10
 
 
 class Instrumentation(Protocol):
@@ -54,13 +52,7 @@ class Server(NamedTuple):
 
 def server_of(connection_factory: object) -> Server | None:
     """Return the address of a factory's broker; None: it is in this process, or one of several."""
-    found: Any = connection_factory
-    for _ in range(_DEEPEST):
-        inner = next((getattr(found, name) for name in _WRAPPED if hasattr(found, name)), None)
-        if inner is None:
-            break
-        found = inner
-    uri = getattr(found, "uri", None)
+    uri = getattr(provider_factory(connection_factory), "uri", None)
     if isinstance(uri, TransportURI) and len(uri.components) == 1:
         uri = uri.components[0]
     if not isinstance(uri, TransportURI) or uri.components or uri.scheme == "vm" or not uri.host:

@@ -45,6 +45,7 @@ from pyjms.observability.health import Health
 from pyjms.observability.instrumentation import server_of
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import error_text, one_line, shorten
+from pyjms.support.retry import qualified_name
 from pyjms.template.interceptors import (
     HandlerInterceptor,
     HandlerInvocation,
@@ -305,7 +306,7 @@ def _running(
     try:
         yield span
     except BaseException as error:
-        failed = {AttributeName.ERROR_TYPE: _type_of(error)}
+        failed = {AttributeName.ERROR_TYPE: qualified_name(type(error))}
         _record_error(span, error)
         raise
     finally:
@@ -318,15 +319,11 @@ def _running(
 def _record_error(span: Span, error: BaseException) -> None:
     """Record an exception without the message's values that its text may quote."""
     text = shorten(one_line(error_text(error)), _LONGEST_TEXT)
-    span.set_attribute(AttributeName.ERROR_TYPE, _type_of(error))
-    span.add_event("exception", {"exception.type": _type_of(error), "exception.message": text})
+    span.set_attribute(AttributeName.ERROR_TYPE, qualified_name(type(error)))
+    span.add_event(
+        "exception", {"exception.type": qualified_name(type(error)), "exception.message": text}
+    )
     span.set_status(Status(StatusCode.ERROR, text))
-
-
-def _type_of(error: BaseException) -> str:
-    kind = type(error)
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
 
 
 def _links(senders: list[Context]) -> list[Link]:

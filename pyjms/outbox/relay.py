@@ -22,7 +22,8 @@ name and an expiry time to that row (a lease); another relay can take the lease 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
@@ -230,9 +231,8 @@ class OutboxRelay:
 
     async def run(self, template: JmsTemplate) -> None:
         """Send until cancelled, with connections from the template's factory."""
-        worker = Worker(f"pyjms-outbox-{self._outbox}")
         wait = self._interval
-        try:
+        async with self._worker() as worker:
             while True:
                 try:
                     await self._send_all(template, worker)
@@ -249,11 +249,6 @@ class OutboxRelay:
                     await _clock.sleep(wait)
                 else:
                     wait = self._interval
-        finally:
-            with anyio.CancelScope(shield=True):
-                await _quietly(worker, self._rows.leave)
-                worker.close()
-                await worker.join(5.0)
 
     async def send_waiting(self, template: JmsTemplate) -> int:
         """Send the messages in the outbox now; return their number; 0: another relay is active.
@@ -262,15 +257,22 @@ class OutboxRelay:
             JMSException: the broker cannot be reached, or does not accept a message.
             SQLAlchemyError: a database operation failed.
         """
-        before, worker = self.sent, Worker(f"pyjms-outbox-{self._outbox}")
-        try:
+        before = self.sent
+        async with self._worker() as worker:
             await self._send_all(template, worker, until_empty=True)
+        return self.sent - before
+
+    @asynccontextmanager
+    async def _worker(self) -> AsyncIterator[Worker]:
+        """Give the block the thread for the database, and give the outbox up behind it."""
+        worker = Worker(f"pyjms-outbox-{self._outbox}")
+        try:
+            yield worker
         finally:
             with anyio.CancelScope(shield=True):
                 await _quietly(worker, self._rows.leave)
                 worker.close()
                 await worker.join(5.0)
-        return self.sent - before
 
     async def _send_all(
         self, template: JmsTemplate, worker: Worker, *, until_empty: bool = False

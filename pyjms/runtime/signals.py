@@ -36,7 +36,7 @@ async def stop_on_signals(
     `work` is being finished; a further one after half a second or later ends the process.
     """
     watching = anyio.Event()
-    async with _while_watching(
+    async with while_watching(
         watching, spawn(_watch, stopping, watching, logger, work, name=_TASK)
     ):
         yield
@@ -78,12 +78,12 @@ async def act_on_signals(
         yield
         return
     watching = anyio.Event()
-    async with _while_watching(watching, spawn(_act, calls, watching, logger, name=_TASK)):
+    async with while_watching(watching, spawn(_act, calls, watching, logger, name=_TASK)):
         yield
 
 
 @asynccontextmanager
-async def _while_watching(watching: anyio.Event, watcher: BackgroundTask) -> AsyncIterator[None]:
+async def while_watching(watching: anyio.Event, watcher: BackgroundTask) -> AsyncIterator[None]:
     """Begin the block when `watcher` handles its signals, and end it after the block."""
     try:
         while not (watching.is_set() or watcher.done):

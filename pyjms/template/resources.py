@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
 
@@ -121,6 +121,15 @@ def bound_resource(factory: ConnectionFactory) -> BoundResource | None:
             return session
         inner = getattr(inner, "target_connection_factory", None)
     return None
+
+
+def provider_factory(factory: object) -> Any:
+    """Return the factory behind all wrappers, also those that add credentials."""
+    while (inner := getattr(factory, "target_connection_factory", None)) is not None or (
+        inner := getattr(factory, "target", None)
+    ) is not None:
+        factory = inner
+    return factory
 
 
 def innermost_factory(factory: ConnectionFactory) -> ConnectionFactory:

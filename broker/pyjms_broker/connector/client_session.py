@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import anyio
 from anyio.abc import ByteStream, SocketStream
@@ -30,17 +30,31 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks, spawn
 from pyjms.runtime.ids import IdGenerator
 from pyjms.transport.base import Transport
-from pyjms.transport.options import Options, ServerOptions, TcpOptions
+from pyjms.transport.openwire.options import ACCEPTED
+from pyjms.transport.options import (
+    IGNORED_BY_SERVERS,
+    IGNORED_OF_ACCEPTED,
+    SERVER,
+    Options,
+    ServerOptions,
+    TcpOptions,
+    check_known,
+    read_options,
+)
 from pyjms.transport.tcp import HIGH_WATER, TcpTransport, accepted_tcp
-from pyjms.transport.uri import TransportURI
+from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
 from pyjms.wire.format import WireFormat
 from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.openwire.commands import (
+    BaseCommand,
     Command,
     ConnectionId,
+    ExceptionResponse,
     ProducerId,
+    Response,
     SessionId,
     ShutdownInfo,
+    Throwable,
 )
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.connector.openwire.command_handlers import serve
@@ -55,6 +69,10 @@ O = TypeVar("O", bound="ClientOptions")  # noqa: E741 - options
 
 _MOST_UNREAD: Final = 64 * 1024
 """Bytes of answers for a client that does not read, on top of what was queued before."""
+LINK_STEALING: Final = "allowLinkStealing"
+Done: TypeAlias = Callable[[], object]
+Failed: TypeAlias = Callable[..., object]
+"""Called with what `on_refusal` of the session makes of the broker's error."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +174,9 @@ class ClientSession(Transport[Command], Generic[F]):
         self.producer_id = ProducerId(connection_id, 1, 1)
         self.numbers = itertools.count(1)
         """The counter of messages, consumers and whatever else the session numbers."""
+        self.command_ids = itertools.count(1)
+        self.requests: dict[int, tuple[Done | None, Failed | None]] = {}
+        """What to call with the broker's responses, by the numbers of the commands."""
         self.is_paused = False
         """Whether the broker wants nothing to be read from the client for now."""
         self._draining: BackgroundTask | None = None
@@ -223,6 +244,29 @@ class ClientSession(Transport[Command], Generic[F]):
         """Pass a command to the broker. Responses may arrive before this returns."""
         self.listener.on_command(command)
 
+    def request(
+        self, command: BaseCommand, done: Done | None = None, failed: Failed | None = None
+    ) -> None:
+        """Send a command to the broker that gets a response, for which one of both is called."""
+        command.command_id = number = next(self.command_ids)
+        command.response_required = True
+        self.requests[number] = (done, failed)
+        self.to_broker(command)
+
+    def on_response(self, response: Response) -> None:
+        """Call what waits for a response of the broker."""
+        request = self.requests.pop(response.correlation_id, None)
+        if request is None:
+            return
+        done, failed = request
+        if isinstance(response, ExceptionResponse):
+            self.on_refusal(response.exception, failed)
+        elif done is not None:
+            done()
+
+    def on_refusal(self, error: Throwable | None, failed: Failed | None) -> None:
+        """Tell that the broker has refused a request; None: nothing waits for that."""
+
     def call_next(self, later: Callable[[], object]) -> None:
         """Call a function in the next turn of the event loop.
 
@@ -282,13 +326,55 @@ class ClientProtocol(Generic[O]):
 
     name: str
     """Also the scheme of its URLs; with TLS they end in `+ssl`."""
+    options: type[O]
     transport: Options
     """Its options of each accepted connection, `transport.x`."""
     wire_format: Options
     """Its options `wireFormat.x`."""
-    read_options: Callable[[TransportURI], O]
     session: Callable[[Accepted, O, BrokerHost, str], ClientSession[Any]]
     """Returns a session that is not started; the text is the id of its JMS connection."""
+    silence: str
+    """Why soTimeout has no effect."""
+    refused: frozenset[str] = frozenset()
+    """Options that other protocols ignore."""
+    steals_links: bool = False
+    """Whether a client takes over the id of another one, unless the URI says otherwise."""
+
+    def read_options(self, uri: TransportURI) -> O:
+        """Return the options of `uri`; `transport.x` is option x of each accepted connection.
+
+        Raises:
+            ConfigurationException: an option is unknown or a value cannot be used.
+        """
+        wire, rest = uri.split_options("wireFormat.")
+        accepted, rest = rest.split_options("transport.")
+        unknown = [name for name in wire if name not in self.wire_format]
+        if unknown:
+            raise could_not_create(
+                f"Invalid bind parameters: {', '.join(f'wireFormat.{name}' for name in unknown)}",
+                hint=did_you_mean(unknown, self.wire_format),
+            )
+        check_known(rest, set(SERVER), "bind", self._ignored(IGNORED_BY_SERVERS))
+        check_known(
+            TransportURI("transport", options=accepted, reported=uri.reported),
+            {*ACCEPTED, *self.transport},
+            "bind",
+            self._ignored(IGNORED_OF_ACCEPTED),
+        )
+        own = {**read_options(accepted, self.transport), **read_options(wire, self.wire_format)}
+        server = {LINK_STEALING: str(self.steals_links), **rest.options}
+        return self.options(
+            tcp=TcpOptions(**read_options(accepted, ACCEPTED)),
+            server=ServerOptions(**read_options(server, SERVER)),
+            **own,
+        )
+
+    def _ignored(self, table: Mapping[str, str]) -> dict[str, str]:
+        return {
+            name: self.silence if name.endswith("soTimeout") else reason
+            for name, reason in table.items()
+            if name not in self.refused
+        }
 
 
 class ClientConnector(ProtocolConnector):

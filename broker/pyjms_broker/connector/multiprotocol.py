@@ -39,8 +39,13 @@ from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.openwire.commands import Command
 from pyjms_broker.connector.amqp.connector import AMQP_PROTOCOL
 from pyjms_broker.connector.base import BrokerHost
-from pyjms_broker.connector.client_session import Accepted, ClientOptions, ClientProtocol
-from pyjms_broker.connector.mqtt.connector import LINK_STEALING, MQTT_PROTOCOL
+from pyjms_broker.connector.client_session import (
+    LINK_STEALING,
+    Accepted,
+    ClientOptions,
+    ClientProtocol,
+)
+from pyjms_broker.connector.mqtt.connector import MQTT_PROTOCOL
 from pyjms_broker.connector.openwire.command_handlers import serve
 from pyjms_broker.connector.stomp.connector import STOMP_PROTOCOL
 from pyjms_broker.connector.tcp import ProtocolConnector

@@ -12,8 +12,7 @@ from __future__ import annotations
 import errno
 import socket
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
@@ -23,16 +22,8 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.fork import inherits, let_go_of_socket
 from pyjms.runtime.logging import get_logger
-from pyjms.transport.openwire.options import ACCEPTED
-from pyjms.transport.options import (
-    SERVER,
-    Options,
-    ServerOptions,
-    TcpOptions,
-    check_known,
-    read_options,
-)
-from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
+from pyjms.transport.options import ServerOptions
+from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.connector.listening import FileHandles, check_exposure, listen
 
@@ -289,38 +280,3 @@ class ProtocolConnector(TcpConnector):
         if self._tls is not None:
             await self._tls.current()
         await super().start()
-
-
-def read_protocol_options(
-    uri: TransportURI,
-    transport: Options,
-    wire_format: Options,
-    ignored_by_servers: Mapping[str, str],
-    ignored_of_accepted: Mapping[str, str],
-) -> tuple[TcpOptions, Mapping[str, str], dict[str, Any]]:
-    """Read the options of a protocol's connector; `transport.x` is x of each accepted connection.
-
-    Returns:
-        The options of accepted connections, those of the server by name, which are known, and the
-        values of the protocol's own.
-
-    Raises:
-        ConfigurationException: an option is unknown or a value cannot be used.
-    """
-    wire, rest = uri.split_options("wireFormat.")
-    accepted, rest = rest.split_options("transport.")
-    unknown = [name for name in wire if name not in wire_format]
-    if unknown:
-        raise could_not_create(
-            f"Invalid bind parameters: {', '.join(f'wireFormat.{name}' for name in unknown)}",
-            hint=did_you_mean(unknown, wire_format),
-        )
-    check_known(rest, set(SERVER), "bind", ignored_by_servers)
-    check_known(
-        TransportURI("transport", options=accepted, reported=uri.reported),
-        {*ACCEPTED, *transport},
-        "bind",
-        ignored_of_accepted,
-    )
-    own = {**read_options(accepted, transport), **read_options(wire, wire_format)}
-    return TcpOptions(**read_options(accepted, ACCEPTED)), rest.options, own

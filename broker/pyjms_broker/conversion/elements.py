@@ -6,6 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from pyjms.transport.options import camel_case
 from pyjms_broker.conversion.data_source import DERBY, MOVE, convert_data_source
 from pyjms_broker.conversion.draft import (
     Draft,
@@ -30,14 +31,8 @@ from pyjms_broker.settings.security import AccessSettings, AuthorizationEntrySet
 
 _JAVA: Final = "it is a Java object"
 
-
-def _camel_case(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(other.capitalize() for other in others)
-
-
 _WITHOUT_EFFECT: Final = {
-    **{_camel_case(name): "this store has no such index" for name in persistence.WITHOUT_EFFECT},
+    **{camel_case(name): "this store has no such index" for name in persistence.WITHOUT_EFFECT},
     "indexLFUEvictionFactor": "this store has no such index",
     "useIndexLFRUEviction": "this store has no such index",
     "enableSubscriptionStatistics": "they are always counted",
@@ -47,7 +42,7 @@ _WITHOUT_EFFECT: Final = {
 }
 _SYNCS: Final = {"enableJournalDiskSyncs": {"true": "always", "false": "never"}}
 _KEYS: Final = {
-    **{_camel_case(name): key.partition(":")[0] for name, key in persistence.RENAMED.items()},
+    **{camel_case(name): key.partition(":")[0] for name, key in persistence.RENAMED.items()},
     "compactAcksAfterNoGC": "compact_acks_after_no_gc",
     "journalWriteBatchSize": "journal.max_write_batch_size",
 }

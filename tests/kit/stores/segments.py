@@ -9,7 +9,8 @@ import pytest
 
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaCommand
-from pyjms.wire.kahadb.journal import encode_batch, segment_name
+from pyjms.wire.kahadb.journal import segment_name
+from tests.kit.stores.batches import encode_batch
 
 WriteSegment = Callable[[int, Sequence[Sequence[KahaCommand]]], Path]
 

@@ -24,9 +24,10 @@ from pyjms.wire.kahadb.commands import (
     fields_of,
 )
 from pyjms.wire.kahadb.frames import decode_ack, decode_message, decode_subscription_info
-from pyjms.wire.kahadb.journal import END_MARKER, SegmentCursor, encode_batch, preallocation
+from pyjms.wire.kahadb.journal import END_MARKER, preallocation
 from pyjms.wire.kahadb.segments import SegmentReader
 from tests.kit.properties import examples
+from tests.kit.stores.batches import SegmentCursor, encode_batch
 
 few = examples(75)
 

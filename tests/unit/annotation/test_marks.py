@@ -29,8 +29,8 @@ def test_the_function_itself_comes_back_marked() -> None:
     marked = jms_listener("b", concurrency=3)(jms_listener("c", id="c")(handler))
     assert marked is handler
     first, second = listener_marks(handler)
-    assert (first.destination, first.id, first.concurrency) == ("b", None, "3")
-    assert (second.destination, second.id, second.auto_startup) == ("c", "c", None)
+    assert (first.destination, first.id, first.options["concurrency"]) == ("b", None, "3")
+    assert (second.destination, second.id, second.options.get("auto_startup")) == ("c", "c", None)
     assert listener_marks(print) == ()
 
 

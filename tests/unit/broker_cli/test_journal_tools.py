@@ -12,9 +12,10 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand
-from pyjms.wire.kahadb.journal import BATCH_CONTROL_SIZE, encode_batch, segment_name
+from pyjms.wire.kahadb.journal import BATCH_CONTROL_SIZE, segment_name
 from pyjms.wire.kahadb.segments import JournalFiles, SegmentReader
 from pyjms_broker.store.files import SharedFileLock
+from tests.kit.stores.batches import encode_batch
 from tests.kit.stores.folders import Folder, Store
 
 Run = Callable[..., Any]

@@ -9,26 +9,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyjms.transport.options import (
-    IGNORED_BY_SERVERS,
-    IGNORED_OF_ACCEPTED,
-    SERVER,
     Options,
-    ServerOptions,
     at_least,
     boolean,
     duration,
     integer,
     milliseconds,
-    read_options,
 )
-from pyjms.transport.uri import TransportURI
 from pyjms.wire.limits import MAX_FRAME_SIZE
 from pyjms_broker.connector.amqp.incoming import NATIVE, TRANSFORMERS
 from pyjms_broker.connector.amqp.session import AmqpSession
 from pyjms_broker.connector.client_session import ClientConnector, ClientOptions, ClientProtocol
-from pyjms_broker.connector.tcp import read_protocol_options
 
-_SILENCE = "the idle time-out ends silent connections"
 _SMALLEST_FRAME: Final = 512
 """The smallest maximum that AMQP allows."""
 
@@ -88,25 +80,15 @@ _TRANSPORT: Options = {
     "useInactivityMonitor": ("use_inactivity_monitor", boolean),
     **{f"wireFormat.{name}": option for name, option in _WIRE_FORMAT.items()},
 }
-_IGNORED_BY_SERVERS = {**IGNORED_BY_SERVERS, "soTimeout": _SILENCE, "socket.soTimeout": _SILENCE}
-_IGNORED_OF_ACCEPTED = {**IGNORED_OF_ACCEPTED, "soTimeout": _SILENCE, "socket.soTimeout": _SILENCE}
-
-
-def read_amqp_options(uri: TransportURI) -> AmqpOptions:
-    """Return the options of `uri`; `transport.x` is option x of each accepted connection.
-
-    Raises:
-        ConfigurationException: an option is unknown or a value cannot be used.
-    """
-    accepted, server_options, own = read_protocol_options(
-        uri, _TRANSPORT, _WIRE_FORMAT, _IGNORED_BY_SERVERS, _IGNORED_OF_ACCEPTED
-    )
-    server = ServerOptions(**read_options(server_options, SERVER))
-    return AmqpOptions(tcp=accepted, server=server, **own)
 
 
 AMQP_PROTOCOL: Final = ClientProtocol(
-    "amqp", _TRANSPORT, _WIRE_FORMAT, read_amqp_options, AmqpSession
+    "amqp",
+    AmqpOptions,
+    _TRANSPORT,
+    _WIRE_FORMAT,
+    AmqpSession,
+    silence="the idle time-out ends silent connections",
 )
 
 

@@ -26,7 +26,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -51,7 +51,6 @@ from pyjms.wire.openwire.commands import (
     ConsumerControl,
     ConsumerId,
     DestinationInfo,
-    ExceptionResponse,
     LocalTransactionId,
     MessageAck,
     MessageDispatch,
@@ -77,7 +76,7 @@ from pyjms_broker.connector.amqp.nodes import (
 from pyjms_broker.connector.amqp.producer_links import attach_producer
 from pyjms_broker.connector.amqp.transactions import Transaction, attach_coordinator
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
-from pyjms_broker.connector.client_session import Accepted, ClientSession, State
+from pyjms_broker.connector.client_session import Accepted, ClientSession, Done, Failed, State
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.amqp.connector import AmqpOptions
@@ -104,9 +103,6 @@ _OWN_PROPERTIES: Final = {
 _REMOVE: Final = 1
 """`DestinationInfo.operation_type` of a removal."""
 _CLIENT_ID_FIELD: Final = {Symbol("invalid-field"): Symbol("container-id")}
-
-Done: TypeAlias = Callable[[], object]
-Failed: TypeAlias = Callable[[Throwable | None], object]
 
 
 class AmqpSession(ClientSession[Item]):
@@ -135,9 +131,7 @@ class AmqpSession(ClientSession[Item]):
         self._accepted = accepted
         self._credentials = ConnectionInfo()
         self._security: SecurityContext | None = None
-        self._command_ids = itertools.count(1)
         self._transaction_numbers = itertools.count(1)
-        self._requests: dict[int, tuple[Done | None, Failed | None]] = {}
         self._with_unsent_acks: dict[ConsumerLink, None] = {}
         self._together: deque[Command] = deque()
         """Messages and acknowledgements of one chunk of input, which go to the broker together."""
@@ -404,31 +398,16 @@ class AmqpSession(ClientSession[Item]):
             attach_producer(self, link)
 
     # to the broker
-    def request(
-        self, command: BaseCommand, done: Done | None = None, failed: Failed | None = None
-    ) -> None:
-        """Send a command that gets a response to the broker.
-
-        Args:
-            command: the command; it gets the number of the request.
-            done: called if the broker has carried out the command.
-            failed: called with the broker's error if it has not; None: that is only logged.
-        """
-        command.command_id = number = next(self._command_ids)
-        command.response_required = True
-        self._requests[number] = (done, failed)
-        self.to_broker(command)
-
     def publish(self, message: ActiveMQMessage, done: Done, failed: Failed) -> None:
         """Send a message to the broker with the others of the chunk; as `request`."""
-        message.command_id = number = next(self._command_ids)
+        message.command_id = number = next(self.command_ids)
         message.response_required = True
-        self._requests[number] = (done, failed)
+        self.requests[number] = (done, failed)
         self._together.append(message)
 
     def acknowledge(self, ack: MessageAck) -> None:
         """Send an acknowledgement to the broker with the others of the chunk, without response."""
-        ack.command_id = next(self._command_ids)
+        ack.command_id = next(self.command_ids)
         self._together.append(ack)
 
     def _send_together(self) -> None:
@@ -448,7 +427,7 @@ class AmqpSession(ClientSession[Item]):
 
     def send(self, command: BaseCommand) -> None:
         """Send a command without response to the broker."""
-        command.command_id = next(self._command_ids)
+        command.command_id = next(self.command_ids)
         self.to_broker(command)
 
     def create_temporary(
@@ -497,7 +476,7 @@ class AmqpSession(ClientSession[Item]):
             if link is not None:
                 link.dispatch(command)
         elif isinstance(command, Response):
-            self._on_response(command)
+            self.on_response(command)
         elif isinstance(command, ConnectionErrorCommand):
             self.fail(error_of(command.exception, OPEN_CONDITIONS, INTERNAL_ERROR))
         elif isinstance(command, ConsumerControl) and command.close:
@@ -523,15 +502,8 @@ class AmqpSession(ClientSession[Item]):
             pass  # the broker sends the message by itself, and gets the error
         return count
 
-    def _on_response(self, response: Response) -> None:
-        request = self._requests.pop(response.correlation_id, None)
-        if request is None:
-            return
-        done, failed = request
-        if not isinstance(response, ExceptionResponse):
-            if done is not None:
-                done()
-        elif failed is not None:
-            failed(response.exception)
+    def on_refusal(self, error: Throwable | None, failed: Failed | None) -> None:
+        if failed is not None:
+            failed(error)
         else:
-            logger.info("%s: a request is refused: %s", self, response.exception)
+            logger.info("%s: a request is refused: %s", self, error)

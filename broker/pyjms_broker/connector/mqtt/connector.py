@@ -9,26 +9,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyjms.transport.options import (
-    IGNORED_BY_SERVERS,
-    IGNORED_OF_ACCEPTED,
-    SERVER,
     Options,
-    ServerOptions,
     at_least,
     boolean,
     duration,
     integer,
     milliseconds,
-    read_options,
 )
-from pyjms.transport.uri import TransportURI
 from pyjms.wire.mqtt import MAX_PACKET_SIZE
 from pyjms_broker.connector.client_session import ClientConnector, ClientOptions, ClientProtocol
 from pyjms_broker.connector.mqtt.session import MqttSession
 from pyjms_broker.connector.mqtt.topics import STRATEGIES
-from pyjms_broker.connector.tcp import read_protocol_options
-
-_SILENCE = "keep-alives end silent connections"
 
 
 @dataclass(frozen=True)
@@ -44,8 +35,6 @@ class MqttOptions(ClientOptions):
     """Whether messages to topics that begin with `$` are published."""
     subscription_strategy: str = "mqtt-default-subscriptions"
     use_inactivity_monitor: bool = True
-    allow_link_stealing: bool = True
-    """Whether a client takes over the session of another connection with its id."""
 
 
 def _strategy(text: str) -> str:
@@ -66,32 +55,14 @@ _TRANSPORT: Options = {
     "useInactivityMonitor": ("use_inactivity_monitor", boolean),
     **_SIZES,
 }
-_WIRE_FORMAT: Options = _SIZES
-_IGNORED_BY_SERVERS = {**IGNORED_BY_SERVERS, "soTimeout": _SILENCE, "socket.soTimeout": _SILENCE}
-_IGNORED_OF_ACCEPTED = {**IGNORED_OF_ACCEPTED, "soTimeout": _SILENCE, "socket.soTimeout": _SILENCE}
-LINK_STEALING = "allowLinkStealing"
-
-
-def read_mqtt_options(uri: TransportURI) -> MqttOptions:
-    """Return the options of `uri`; `transport.x` is option x of each accepted connection.
-
-    Raises:
-        ConfigurationException: an option is unknown or a value cannot be used.
-    """
-    accepted, server_options, own = read_protocol_options(
-        uri, _TRANSPORT, _WIRE_FORMAT, _IGNORED_BY_SERVERS, _IGNORED_OF_ACCEPTED
-    )
-    server = read_options({LINK_STEALING: "true", **server_options}, SERVER)
-    return MqttOptions(
-        tcp=accepted,
-        server=ServerOptions(**server),
-        allow_link_stealing=server["allow_link_stealing"],
-        **own,
-    )
-
-
 MQTT_PROTOCOL: Final = ClientProtocol(
-    "mqtt", _TRANSPORT, _WIRE_FORMAT, read_mqtt_options, MqttSession
+    "mqtt",
+    MqttOptions,
+    _TRANSPORT,
+    _SIZES,
+    MqttSession,
+    silence="keep-alives end silent connections",
+    steals_links=True,
 )
 
 

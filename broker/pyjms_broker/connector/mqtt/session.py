@@ -26,12 +26,11 @@ would be a lie. (mqtt-connector M39 to M42, M64)
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import (
     ConnectionFailedException,
@@ -93,7 +92,7 @@ from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorComma
 from pyjms_broker.api.access import Right
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
-from pyjms_broker.connector.client_session import Accepted, ClientSession, State
+from pyjms_broker.connector.client_session import Accepted, ClientSession, Done, Failed, State
 from pyjms_broker.connector.mqtt.deliveries import Deliveries, Subscription
 from pyjms_broker.connector.mqtt.handlers import HANDLERS, answer_to, on_published, on_refused
 from pyjms_broker.connector.mqtt.messages import to_message
@@ -143,8 +142,6 @@ _RETURN_CODES: Final = {
 }
 _OTHER_RETURN_CODE: Final = 3
 """Return codes of CONNACK by reason code. (mqtt-connector M22)"""
-Done: TypeAlias = Callable[[], object]
-Failed: TypeAlias = Callable[[int, str], object]
 
 
 class MqttSession(ClientSession[Packet]):
@@ -184,8 +181,6 @@ class MqttSession(ClientSession[Packet]):
         """By topic filter."""
         self.deliveries = Deliveries(self)
         self._deliver = self.deliveries.deliver
-        self._command_ids = itertools.count(1)
-        self._requests: dict[int, tuple[Done | None, Failed | None]] = {}
         self._unanswered = 0
         """The number of messages of QoS 1 and 2 that the broker has not stored yet."""
         self._messages: deque[Command] = deque()
@@ -201,7 +196,7 @@ class MqttSession(ClientSession[Packet]):
 
     @property
     def steals_links(self) -> bool:
-        return self.options.allow_link_stealing
+        return self.options.server.allow_link_stealing
 
     def on_release(self, refused: Collection[ActiveMQMessage], error: Exception | None) -> None:
         """Send the will, if the client has not disconnected, and end the session or keep it."""
@@ -367,21 +362,6 @@ class MqttSession(ClientSession[Packet]):
             super().resume_reading()
 
     # to the broker
-    def request(
-        self, command: BaseCommand, done: Done | None = None, failed: Failed | None = None
-    ) -> None:
-        """Send a command that gets a response to the broker.
-
-        Args:
-            command: the command; it gets the number of the request.
-            done: called if the broker has carried out the command.
-            failed: called with a reason code and text if it has not; None: that is a violation.
-        """
-        command.command_id = next(self._command_ids)
-        command.response_required = True
-        self._requests[command.command_id] = (done, failed)
-        self.to_broker(command)
-
     def add_destination(self, topic: str) -> Topic:
         """Return the destination of a topic that was checked."""
         destination = self.strategy.topic(topic)
@@ -444,7 +424,7 @@ class MqttSession(ClientSession[Packet]):
         if type(command) is MessageDispatch:
             self._deliver(command)
         elif isinstance(command, Response):
-            self._on_response(command)
+            self.on_response(command)
         elif isinstance(command, ConnectionErrorCommand):
             code, text = _reason_of(command.exception)
             self.fail(code, text)
@@ -481,7 +461,7 @@ class MqttSession(ClientSession[Packet]):
             logger.debug("An MQTT client has disconnected: %s", error)
         return count
 
-    def _on_response(self, response: Response) -> None:
+    def on_response(self, response: Response) -> None:
         number = response.correlation_id
         if number & _PUBLISHED:
             self._unanswered -= 1
@@ -490,14 +470,14 @@ class MqttSession(ClientSession[Packet]):
                 on_published(self, packet_id, qos)
             else:
                 on_refused(self, packet_id, qos, *_reason_of(response.exception))
-        elif number in self._requests:
-            done, failed = self._requests.pop(number)
-            if isinstance(response, ExceptionResponse):
-                (failed or self.fail)(*_reason_of(response.exception))
-            elif done is not None:
-                done()
+        else:
+            super().on_response(response)
         if self.status is State.DISCONNECTING:
             self.disconnect()
+
+    def on_refusal(self, error: Throwable | None, failed: Failed | None) -> None:
+        """Call `failed` with a reason code and text; None: the refusal is a violation."""
+        (failed or self.fail)(*_reason_of(error))
 
     def answer_stored(
         self, kind: int, packet_id: int, stored: Completion, code: int = SUCCESS
@@ -686,7 +666,7 @@ class MqttSession(ClientSession[Packet]):
     def disconnect(self) -> None:
         """Close the connection when all requests of the client are answered."""
         self.status = State.DISCONNECTING
-        if not self._requests and not self._unanswered:
+        if not self.requests and not self._unanswered:
             self.close()
 
     def close(self) -> None:

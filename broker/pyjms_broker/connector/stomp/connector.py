@@ -10,24 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyjms.errors import RemoteProtocolError
-from pyjms.transport.options import (
-    IGNORED_BY_SERVERS,
-    IGNORED_OF_ACCEPTED,
-    SERVER,
-    Options,
-    ServerOptions,
-    at_least,
-    milliseconds,
-    read_options,
-)
-from pyjms.transport.uri import TransportURI
+from pyjms.transport.options import Options, at_least, milliseconds
 from pyjms.wire.limits import MAX_FRAME_SIZE
 from pyjms_broker.connector.client_session import ClientConnector, ClientOptions, ClientProtocol
 from pyjms_broker.connector.stomp.session import Periods, StompSession, read_periods
-from pyjms_broker.connector.tcp import read_protocol_options
 
 NO_HEART_BEATS = Periods(0, 0)
-_SILENCE = "heart-beats end silent connections"
 
 
 @dataclass(frozen=True)
@@ -73,36 +61,14 @@ _WIRE_FORMAT: Options = {
 }
 
 
-def _without_detection(table: dict[str, str]) -> dict[str, str]:
-    return {
-        name: _SILENCE if name.endswith("soTimeout") else reason
-        for name, reason in table.items()
-        if name not in {"protocolDetectionTimeOut", "socket.oOBInline"}
-    }
-
-
-_IGNORED_BY_SERVERS = _without_detection(dict(IGNORED_BY_SERVERS))
-_IGNORED_OF_ACCEPTED = _without_detection(dict(IGNORED_OF_ACCEPTED))
-
-
-def read_stomp_options(uri: TransportURI) -> StompOptions:
-    """Return the options of `uri`; `transport.x` is option x of each accepted connection.
-
-    Raises:
-        ConfigurationException: an option is unknown or a value cannot be used.
-    """
-    accepted, server_options, own = read_protocol_options(
-        uri, _TRANSPORT, _WIRE_FORMAT, _IGNORED_BY_SERVERS, _IGNORED_OF_ACCEPTED
-    )
-    return StompOptions(
-        tcp=accepted,
-        server=ServerOptions(**read_options(server_options, SERVER)),
-        **own,
-    )
-
-
 STOMP_PROTOCOL: Final = ClientProtocol(
-    "stomp", _TRANSPORT, _WIRE_FORMAT, read_stomp_options, StompSession
+    "stomp",
+    StompOptions,
+    _TRANSPORT,
+    _WIRE_FORMAT,
+    StompSession,
+    silence="heart-beats end silent connections",
+    refused=frozenset({"protocolDetectionTimeOut", "socket.oOBInline"}),
 )
 
 

@@ -27,6 +27,7 @@ from pyjms.jms.mutf8 import decode_mutf8_lenient, encode_mutf8
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
+from pyjms.transport.options import camel_case
 from pyjms.wire.limits import inflate
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
@@ -697,7 +698,7 @@ def advisory_element(command: object) -> Element | None:
         return None
     element = _element(type(command).__name__, command)
     common = ("command_id", "response_required")
-    element.children[:0] = [Element(_camel(n), _text(getattr(command, n))) for n in common]
+    element.children[:0] = [Element(camel_case(n), _text(getattr(command, n))) for n in common]
     return element
 
 
@@ -706,14 +707,8 @@ def _element(name: str, value: Any) -> Element:
     for attribute in _COMMAND_FIELDS[type(value)]:
         content = "" if attribute == "password" else getattr(value, attribute)  # never shown
         if content is not None:
-            element.children.append(_child(_camel(attribute), content))
+            element.children.append(_child(camel_case(attribute), content))
     return element
-
-
-def _camel(attribute: str) -> str:
-    """Return Java's name of a field."""
-    first, *rest = attribute.split("_")
-    return first + "".join(each.capitalize() for each in rest)
 
 
 def _child(name: str, value: Any) -> Element:

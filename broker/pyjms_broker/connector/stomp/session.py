@@ -31,7 +31,6 @@ periods. (activemq-edges ST13)
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -73,7 +72,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.stomp import HEART_BEAT, V1_0, V1_1, V1_2, VERSIONS, Frame, StompFormat
 from pyjms_broker.connector.bodies import LATEST_BODY
-from pyjms_broker.connector.client_session import Accepted, ClientSession, State
+from pyjms_broker.connector.client_session import Accepted, ClientSession, Done, Failed, State
 from pyjms_broker.connector.stomp.answers import Answers, Request
 from pyjms_broker.connector.stomp.headers import (
     MAXIMUM_INT,
@@ -412,7 +411,6 @@ class StompSession(ClientSession[Frame]):
         self.consumers: dict[ConsumerId, Subscription] = {}
         self.transactions: dict[str, LocalTransactionId] = {}
         self.answers = Answers(self.producer_id, self._deliver, self.call_next)
-        self._command_ids = itertools.count(1)
         self._with_unsent_acks: dict[Subscription, None] = {}
         self._disconnect_receipt: str | None = None
 
@@ -474,18 +472,18 @@ class StompSession(ClientSession[Frame]):
     def request(
         self,
         command: BaseCommand,
-        frame: Frame | None = None,
+        done: Done | None = None,
+        failed: Failed | None = None,
         *,
-        done: Callable[[], object] | None = None,
-        failed: Callable[[str], object] | None = None,
+        frame: Frame | None = None,
     ) -> None:
         """Send a command that gets a response to the broker.
 
         Args:
             command: the command; it gets the number of the request if it has none.
-            frame: the frame that caused it; its receipt is sent, or an ERROR.
             done: called after the receipt if the broker has carried out the command.
             failed: called with the reason if it has not.
+            frame: the frame that caused it; its receipt is sent, or an ERROR.
         """
         command.command_id = command.command_id or self.next_request_number()
         command.response_required = True
@@ -494,14 +492,14 @@ class StompSession(ClientSession[Frame]):
 
     def next_request_number(self) -> int:
         """Return a number for a command."""
-        return next(self._command_ids)
+        return next(self.command_ids)
 
     def oneway_or_request(
         self, command: BaseCommand, frame: Frame, done: Callable[[], object] | None = None
     ) -> None:
         """Send a command to the broker; with a response only if a receipt is requested."""
         if "receipt" in frame.headers:
-            self.request(command, frame, done=done)
+            self.request(command, frame=frame, done=done)
             return
         command.command_id = self.next_request_number()
         self.to_broker(command)
@@ -534,7 +532,7 @@ class StompSession(ClientSession[Frame]):
         if isinstance(command, MessageDispatch):
             self._on_dispatch(command)
         elif isinstance(command, Response):
-            self._on_response(command)
+            self.on_response(command)
         elif isinstance(command, ConnectionErrorCommand):
             self.send_error(_text(command.exception))
         elif isinstance(command, ConsumerControl) and command.close:
@@ -542,7 +540,7 @@ class StompSession(ClientSession[Frame]):
             # the broker cannot remove the consumer while it is dispatching
             self.call_next(partial(self._close_consumer, command.consumer_id))
 
-    def _on_response(self, response: Response) -> None:
+    def on_response(self, response: Response) -> None:
         request = self.answers.take(response.correlation_id)
         if request is None:
             return
@@ -806,7 +804,7 @@ def on_subscribe(session: StompSession, frame: Frame) -> None:
         session.forget(subscription)
         session.send_error(reason, headers.get("receipt"))
 
-    session.request(info, frame, failed=on_refusal)
+    session.request(info, frame=frame, failed=on_refusal)
 
 
 def on_unsubscribe(session: StompSession, frame: Frame) -> None:
@@ -824,7 +822,9 @@ def on_unsubscribe(session: StompSession, frame: Frame) -> None:
     durable = headers.get("activemq.subscriptionName")
     if durable is not None:
         client_id = durable if session.version == V1_0 else session.client_id
-        session.request(RemoveSubscriptionInfo(session.connection_id, durable, client_id), frame)
+        session.request(
+            RemoveSubscriptionInfo(session.connection_id, durable, client_id), frame=frame
+        )
         return
     subscription = session.subscriptions.get(key)
     if subscription is None and "id" not in headers:
@@ -833,7 +833,7 @@ def on_unsubscribe(session: StompSession, frame: Frame) -> None:
     if subscription is None:
         raise RemoteProtocolError("No subscription matched.")
     session.forget(subscription)
-    session.request(RemoveInfo(subscription.consumer_id), frame)
+    session.request(RemoveInfo(subscription.consumer_id), frame=frame)
 
 
 # transactions
@@ -852,7 +852,7 @@ def on_begin(session: StompSession, frame: Frame) -> None:
         session.send_error(reason, frame.headers.get("receipt"))
 
     info = TransactionInfo(session.connection_id, transaction, TransactionType.BEGIN)
-    session.request(info, frame, failed=on_refusal)
+    session.request(info, frame=frame, failed=on_refusal)
 
 
 def on_commit(session: StompSession, frame: Frame) -> None:
@@ -882,7 +882,7 @@ def _end_transaction(session: StompSession, frame: Frame, kind: TransactionType)
         session.send_error(reason, frame.headers.get("receipt"))
 
     info = TransactionInfo(session.connection_id, transaction, kind)
-    session.request(info, frame, done=partial(settle, committed=committed), failed=on_refusal)
+    session.request(info, frame=frame, done=partial(settle, committed=committed), failed=on_refusal)
 
 
 def _transaction(session: StompSession, frame: Frame) -> LocalTransactionId | None:

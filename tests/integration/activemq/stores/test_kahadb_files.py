@@ -40,14 +40,9 @@ from pyjms.wire.kahadb.frames import (
     to_kaha_destination,
     to_transaction_info,
 )
-from pyjms.wire.kahadb.journal import (
-    END_MARKER,
-    SegmentCursor,
-    encode_batch,
-    preallocation,
-    segment_name,
-)
+from pyjms.wire.kahadb.journal import END_MARKER, preallocation, segment_name
 from pyjms.wire.kahadb.segments import JournalFiles, JournalRecord, SegmentReader
+from tests.kit.stores.batches import SegmentCursor, encode_batch
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(180)]
 

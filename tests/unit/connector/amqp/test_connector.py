@@ -26,7 +26,7 @@ from pyjms.wire.amqp.performatives import (
     Target,
     Transfer,
 )
-from pyjms_broker.connector.amqp.connector import AmqpConnector, read_amqp_options
+from pyjms_broker.connector.amqp.connector import AMQP_PROTOCOL, AmqpConnector
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 
 NUMBERS = itertools.count()
@@ -71,7 +71,7 @@ class TestAmqpConnector(ConnectorContract):
 
 @pytest.mark.fact("amqp-connector A5", "amqp-connector A6", "amqp-connector A7")
 def test_options() -> None:
-    options = read_amqp_options(
+    options = AMQP_PROTOCOL.read_options(
         TransportURI.parse(
             "amqp://h:1?transport.transformer=JMS&transport.wireFormat.idleTimeout=2000"
             "&wireFormat.maxFrameSize=104857600&wireFormat.producerCredit=7&maximumConnections=5"
@@ -82,7 +82,9 @@ def test_options() -> None:
     assert (options.max_frame_size, options.largest_frame) == (104857600, 131072)
     assert options.allow_non_sasl
     assert options.server.maximum_connections == 5
-    unlimited = read_amqp_options(TransportURI.parse("amqp://h:1?wireFormat.maxAmqpFrameSize=-1"))
+    unlimited = AMQP_PROTOCOL.read_options(
+        TransportURI.parse("amqp://h:1?wireFormat.maxAmqpFrameSize=-1")
+    )
     assert unlimited.largest_frame == unlimited.max_frame_size
     assert unlimited.transformer == "native"
 
@@ -93,4 +95,4 @@ def test_options() -> None:
 )
 def test_wrong_options_are_refused(option: str) -> None:
     with pytest.raises(ConfigurationException, match=r"nonsense|xml"):
-        read_amqp_options(TransportURI.parse(f"amqp://h:1?{option}"))
+        AMQP_PROTOCOL.read_options(TransportURI.parse(f"amqp://h:1?{option}"))

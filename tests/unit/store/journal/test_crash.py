@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from pyjms.wire.kahadb.journal import END_MARKER, Location, encode_batch
+from pyjms.wire.kahadb.journal import END_MARKER, Location
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
+from tests.kit.stores.batches import encode_batch
 
 Answer = Callable[[Completion], Awaitable[Exception | None]]
 FOLDER = Path("/journal")

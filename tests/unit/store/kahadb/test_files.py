@@ -9,9 +9,9 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
-from pyjms.wire.kahadb.journal import encode_batch
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.recovery import INDEX_FILES
+from tests.kit.stores.batches import encode_batch
 
 Q = Queue("Q")
 LENGTH = 65536

@@ -288,7 +288,8 @@ async def test_segments_from_nowhere_begin_another_epoch(home: Any) -> None:
     await home.close()
     # As ActiveMQ would leave it: its segments have no heads.
     from pyjms.wire.kahadb.commands import KahaTraceCommand
-    from pyjms.wire.kahadb.journal import encode_batch, segment_name
+    from pyjms.wire.kahadb.journal import segment_name
+    from tests.kit.stores.batches import encode_batch
 
     records = list(JournalFiles(home.directory).records())
     segments = sorted({r.location.file_id for r in records})

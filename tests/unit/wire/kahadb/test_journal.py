@@ -21,9 +21,6 @@ from pyjms.wire.kahadb.journal import (
     MAX_FILE_LENGTH,
     MAX_WRITE_BATCH_SIZE,
     Location,
-    SegmentCursor,
-    batch_size,
-    encode_batch,
     preallocation,
     segment_name,
     segment_number,
@@ -35,6 +32,7 @@ from pyjms.wire.kahadb.segments import (
     read_located,
     read_record,
 )
+from tests.kit.stores.batches import SegmentCursor, batch_size, encode_batch
 
 
 def batch(*payloads: bytes) -> bytes:

@@ -30,10 +30,10 @@ from pyjms.wire.kahadb.frames import (
     from_kaha_destination,
     from_transaction_info,
 )
-from pyjms.wire.kahadb.journal import encode_batch
 from pyjms.wire.kahadb.record_columns import OWN_COLUMNS, RecordColumns
 from pyjms.wire.openwire.message_columns import COLUMNS, MessageColumns
 from tests.kit.properties import examples
+from tests.kit.stores.batches import encode_batch
 from tests.kit.stores.column_rows import Row, object_row, random_message, rows_of
 
 chances = st.integers(0, 2**32).map(random.Random)
