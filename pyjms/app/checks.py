@@ -86,11 +86,7 @@ class PlannedListener:
         )
 
     def check_kinds(self) -> None:
-        """Refuse a listener with both queues and topics.
-
-        Raises:
-            ConfigurationException: its destinations are of both kinds.
-        """
+        """Refuse a listener with both queues and topics."""
         text = self.endpoint.destination
         members = parse_destination(text, self.kind).composite_destinations
         if len({member.is_topic for member in members}) > 1:
@@ -321,11 +317,7 @@ def repeated_subscriptions(listeners: Iterable[PlannedListener]) -> Iterator[str
 
 
 def check_client_id(factory: Any, options: Mapping[str, Any]) -> None:
-    """Refuse durable subscriptions without a client id.
-
-    Raises:
-        ConfigurationException: no client id is set.
-    """
+    """Refuse durable subscriptions without a client id."""
     if _client_id(factory, options):
         return
     if getattr(factory.connection_factory, "options", None) is not None:
@@ -552,11 +544,7 @@ def _describe(endpoint: JmsListenerEndpoint) -> str:
 
 
 def check_reply_destination(text: str, handler: Callable[..., Any]) -> None:
-    """Check that the text of `@send_to` is a destination.
-
-    Raises:
-        ConfigurationException: it is not.
-    """
+    """Check that the text of `@send_to` is a destination."""
     try:
         _check_destination(text)
     except JMSException as error:

@@ -204,11 +204,7 @@ class Injection:
         return self.provider_of(wanted, marker.modifier)
 
     def provider_of(self, wanted: Any, modifier: Any = None) -> Any:
-        """Return the provider of a name, or of the container's class.
-
-        Raises:
-            ConfigurationException: there is no such provider.
-        """
+        """Return the provider of a name, or of the container's class."""
         found = injection.ProvidersMap(self._container).resolve_provider(wanted, modifier)
         if found is None:
             known = sorted(name for name in self._container.providers if name != "__self__")

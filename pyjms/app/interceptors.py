@@ -152,11 +152,7 @@ def named_interceptors(names: Iterable[Any]) -> list[Any]:
 
 
 def _load(name: str) -> Any:
-    """Return the interceptor of this name. Blocks while it is imported.
-
-    Raises:
-        ConfigurationException: there is no such interceptor, or it cannot be loaded.
-    """
+    """Return the interceptor of this name. Blocks while it is imported."""
     try:
         found = _import(name) if ":" in name or "." in name else _load_installed(name)
         return found() if isinstance(found, type) else found

@@ -519,11 +519,7 @@ class ApplicationObjects:
 def template_from_settings(
     config: Path | str | None, profiles: Iterable[str] | None, broker: str | None
 ) -> JmsTemplate:
-    """Return the template that an application with these settings would have.
-
-    Raises:
-        ConfigurationException: the settings are invalid, or name no such broker.
-    """
+    """Return the template that an application with these settings would have."""
     settings = load_settings(config, profiles)
     objects = ApplicationObjects(settings)
     if broker is not None and broker not in settings.brokers:

@@ -81,11 +81,7 @@ class ProvidedInstance:
         return getattr(self.kind, name)
 
     def instance(self) -> object:
-        """Return the instance.
-
-        Raises:
-            ConfigurationException: the provider supplies another type, or is asynchronous.
-        """
+        """Return the instance."""
         if self._instance is None:
             found = self._provider()
             if inspect.isawaitable(found):
@@ -113,11 +109,7 @@ def marked_handlers(
 
 
 def functions(targets: Iterable[object]) -> Iterator[Callable[..., Any]]:
-    """Yield all functions of the targets that may be marked, with methods bound to instances.
-
-    Raises:
-        ConfigurationException: a target is a class.
-    """
+    """Yield all functions of the targets that may be marked, with methods bound to instances."""
     for target in targets:
         if isinstance(target, ModuleType):
             yield from _defined_in(target, inspect.isfunction)

@@ -72,10 +72,6 @@ Guard = Callable[[str], AbstractContextManager[None]]
 """Returns what surrounds the import of the module of a name; it may keep errors."""
 
 
-def _raising(_: str) -> AbstractContextManager[None]:
-    return nullcontext()
-
-
 def load_application(targets: Sequence[str], config: Path | None) -> JmsApplication:
     """Import the modules of the targets; return their application.
 
@@ -129,7 +125,9 @@ def _names_of_applications(modules: Iterable[ModuleType]) -> list[str]:
     return list(names.values())
 
 
-def import_modules(targets: Iterable[str], guard: Guard = _raising) -> list[ModuleType]:
+def import_modules(
+    targets: Iterable[str], guard: Guard = lambda _: nullcontext()
+) -> list[ModuleType]:
     """Import the modules for which the targets stand, each once.
 
     Raises:
@@ -268,11 +266,7 @@ _INIT: Final = "__init__.py"
 
 
 def _marked_files(folder: Path) -> list[Path]:
-    """Return the Python files with handlers, pipelines or applications, but no tests.
-
-    Raises:
-        ConfigurationException: there are none.
-    """
+    """Return the Python files with handlers, pipelines or applications, but no tests."""
     found = []
     for file in sorted(folder.rglob("*.py")):
         inner = file.relative_to(folder).parts

@@ -46,11 +46,7 @@ _QUIET: Final = 60.0
 
 
 def log_levels(texts: Iterable[str]) -> dict[str, str]:
-    """Return the levels by logger name that `LEVEL` (root) and `LOGGER=LEVEL` name.
-
-    Raises:
-        ConfigurationException: there is no such level.
-    """
+    """Return the levels by logger name that `LEVEL` (root) and `LOGGER=LEVEL` name."""
     levels = {}
     for text in texts:
         name, equals, level = text.rpartition("=")
@@ -125,11 +121,7 @@ _TEXT: Final[_Text] = {"encoding": "utf-8", "errors": "backslashreplace"}
 
 
 def _open(key: str, settings: LogFileSettings, worker: int | None) -> logging.Handler:
-    """Open a log file; worker processes that rotate by themselves have a file each.
-
-    Raises:
-        ConfigurationException: it cannot be opened.
-    """
+    """Open a log file; worker processes that rotate by themselves have a file each."""
     path = settings.path
     if worker is not None and settings.rotate != "never":
         path = path.with_stem(f"{path.stem}-{worker}")
@@ -159,18 +151,15 @@ class _FileOutput(QueueHandler):
         self._file = file
         self._left_out = 0
         self._is_open = True
-        self._begin()
+        self.on_fork()
         inherits(self)
 
-    def _begin(self) -> None:
+    def on_fork(self) -> None:
+        """Write with a thread of this process: a child has not its parent's."""
         # `enqueue` limits it, so that the end of the thread always fits
         self.queue = self._lines = queue.Queue[logging.LogRecord]()
         self._writer = QueueListener(self.queue, self._file)
         self._writer.start()
-
-    def on_fork(self) -> None:
-        """Write with a thread of the child process, which has not the parent's."""
-        self._begin()
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         return logging.makeLogRecord({"msg": self.format(record)})

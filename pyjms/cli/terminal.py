@@ -120,11 +120,7 @@ def browsed_number(count: int, word: str = "message") -> str:
 
 
 def has_to_tell(*, yes: bool, dry_run: bool) -> bool:
-    """Return whether a command must find out and tell with `ask` what it would change.
-
-    Raises:
-        ConfigurationException: it has to ask, but standard input is not a terminal.
-    """
+    """Return whether a command must find out and tell with `ask` what it would change."""
     if dry_run or yes:
         return dry_run
     if not sys.stdin.isatty():

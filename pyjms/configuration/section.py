@@ -114,11 +114,7 @@ _NUMBER: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 
 
 def read_duration(value: object) -> float:
-    """Return `value` in seconds; -1.0 for -1.
-
-    Raises:
-        ValueError: it has no unit, or is not a duration.
-    """
+    """Return `value` in seconds; -1.0 for -1."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     text = str(value).strip()
@@ -214,11 +210,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]+)?)\s*(b|([kmgt])b?)?", re.IG
 
 
 def read_size(value: object) -> int:
-    """Return the bytes of a size.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return the bytes of a size."""
     match = _SIZE.fullmatch(str(value).strip())
     if match is None or isinstance(value, bool):
         raise ValueError(

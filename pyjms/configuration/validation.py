@@ -33,9 +33,6 @@ def validate(
     """Return the model with the document's values.
 
     `translate` explains keys of other products. `problems` are those of earlier stages.
-
-    Raises:
-        ConfigurationException: a line for each problem, including those of earlier stages.
     """
     found = Problems() if problems is None else problems
     try:

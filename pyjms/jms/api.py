@@ -402,10 +402,6 @@ def destination_first(
     """Return the message and destination of a send, also of `send(destination, message)`.
 
     `first` and `message` are the positional arguments, `destination` is the keyword argument.
-
-    Raises:
-        InvalidDestinationException: the destination before a message is None.
-        TypeError: there is no message, or there are two destinations.
     """
     if message is None:
         if isinstance(first, Message):
@@ -557,11 +553,7 @@ class SessionOperations(Closeable):
 
 
 def _check_name(name: str) -> str:
-    """Return the name of a destination if it is a str.
-
-    Raises:
-        TypeError: it is something else.
-    """
+    """Return the name of a destination if it is a str."""
     if not isinstance(name, str):
         raise TypeError(f"The name of a destination must be a str, not {type(name).__name__}")
     return name
@@ -1070,11 +1062,7 @@ def check_least(name: str, value: int, least: int) -> None:
 
 
 def check_factory(factory: object, user: str) -> None:
-    """Reject anything but a connection factory of `pyjms.aio`, before `user` connects.
-
-    Raises:
-        TypeError: it is a URL, a class, a blocking factory, or another object.
-    """
+    """Reject anything but a connection factory of `pyjms.aio`, before `user` connects."""
     needs = f"{user} needs a connection factory"
     if isinstance(factory, str):
         raise TypeError(f"{needs}, not a text: write ConnectionFactory(url)")

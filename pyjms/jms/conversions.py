@@ -40,11 +40,7 @@ def parse_integer(text: str, low: int, high: int) -> int:
 
 
 def parse_float(text: str) -> float:
-    """Parse a double as Double.valueOf does.
-
-    Raises:
-        ValueError: it is not a number.
-    """
+    """Parse a double as Double.valueOf does."""
     bare = text.strip()
     if special := _SPECIAL.fullmatch(bare):
         return -math.inf if special[0] == "-Infinity" else float(special[2])
@@ -217,11 +213,7 @@ def convert(
 
 
 def fit(value: object, target: str) -> object:
-    """Return `value` as the Python type of the JMS type `target`, for a typed write.
-
-    Raises:
-        MessageFormatException: it is not of that type, or out of range.
-    """
+    """Return `value` as the Python type of the JMS type `target`, for a typed write."""
     fitted = _FITTERS[target](value)
     if fitted is _UNFIT:
         quoted = type(value).__name__ if isinstance(value, str | bytes) else repr(value)
@@ -238,11 +230,7 @@ def fit_bytes(value: object, offset: int, length: int | None) -> object:
 
 
 def normalize_named(what: str, name: str, value: object, *, binary: bool) -> object:
-    """Normalize the value `name` of a message; errors name it as `what` `name`.
-
-    Raises:
-        MessageFormatException: the name is not a str, or JMS has no type for the value.
-    """
+    """Normalize the value `name` of a message; errors name it as `what` `name`."""
     if not isinstance(name, str):
         raise MessageFormatException(
             f"The name of {what} must be a str, not {name!r:.50} ({_class_name(name)})"

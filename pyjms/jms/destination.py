@@ -190,11 +190,7 @@ def name_matches(pattern: str, name: str) -> bool:
 
 
 def named_kind(text: str) -> type[Destination] | None:
-    """Return the kind of destination given by the prefix of `text`; None: it has no prefix.
-
-    Raises:
-        InvalidDestinationException: the prefix is not one of the four.
-    """
+    """Return the kind of destination given by the prefix of `text`; None: it has no prefix."""
     scheme = _SCHEME.match(text)
     if scheme is None:
         return None

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
         MethodJmsListenerEndpoint as MethodJmsListenerEndpoint,
         SimpleJmsListenerEndpoint as SimpleJmsListenerEndpoint,
     )
+    from pyjms.listener.handler import ArgumentResolver as ArgumentResolver
     from pyjms.listener.idempotency import (
         IdempotencyStore as IdempotencyStore, MemoryIdempotencyStore as MemoryIdempotencyStore,
     )
     from pyjms.listener.message_listener import MessageListenerAdapter as MessageListenerAdapter
     from pyjms.listener.registry import (
-        ArgumentResolver as ArgumentResolver,
         JmsListenerEndpointRegistrar as JmsListenerEndpointRegistrar,
         JmsListenerEndpointRegistry as JmsListenerEndpointRegistry,
     )

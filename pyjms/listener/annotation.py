@@ -35,12 +35,7 @@ def marking(attribute: str, value: object) -> Callable[[T], T]:
 
 
 def destinations_text(destinations: tuple[object, ...], mark: str) -> str:
-    """Return the text of one destination: a composite destination, if there are several.
-
-    Raises:
-        TypeError: there is none, or an argument is neither a name nor a destination.
-        ValueError: options, which apply to all destinations, do not follow the last one.
-    """
+    """Return the text of one destination: a composite destination, if there are several."""
     if not destinations:
         raise TypeError(f'@{mark} needs a destination: write @{mark}("name")')
     texts = [destination_text(destination, mark) for destination in destinations]

@@ -78,11 +78,7 @@ class CallTimeout:
         return result
 
     async def _cancel_late(self, call: Awaitable[T]) -> T:
-        """Await `call`, and cancel it when its time is over.
-
-        Raises:
-            TimeoutError: its time was over, whatever it returned when it was cancelled.
-        """
+        """Await `call`, and cancel it when its time is over."""
         with _clock.timeout(self.seconds) as scope:
             try:
                 result = await call

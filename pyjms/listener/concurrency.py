@@ -9,11 +9,7 @@ import re
 
 
 def one_or_more(name: str, value: int) -> int:
-    """Return `value` if it is 1 or more.
-
-    Raises:
-        ValueError: it is less than 1.
-    """
+    """Return `value` if it is 1 or more."""
     if value < 1:
         raise ValueError(f"'{name}' value must be at least 1 (one): {value}")
     return value
@@ -33,11 +29,7 @@ def parse_concurrency(text: str) -> tuple[int | None, int]:
 
 
 def check_range(lower: int, upper: int | None, *, durable: bool) -> int:
-    """Return the largest number of consumers, `lower` if `upper` is None.
-
-    Raises:
-        ValueError: no container can have so many consumers.
-    """
+    """Return the largest number of consumers, `lower` if `upper` is None."""
     most = lower if upper is None else upper
     if not 1 <= lower <= most:
         raise ValueError(f"Consumers: {lower} to {most} is not a range; write 1 <= lower <= upper")

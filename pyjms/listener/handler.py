@@ -467,11 +467,7 @@ class HandlerListener:
         parameter: HandlerParameter,
         make_adapter: Callable[[Any], TypeAdapter[Any]] = TypeAdapter,
     ) -> Callable[[object], object]:
-        """Return what converts a value to the type of a parameter, with its constraints.
-
-        Raises:
-            ConfigurationException: the type is not known.
-        """
+        """Return what converts a value to the type of a parameter, with its constraints."""
         hint = parameter.hint
         if hint in (Any, object):
             return lambda value: value
@@ -644,9 +640,6 @@ def choose_payload(
 
     `is_not_payload` returns whether a parameter's marker or type excludes that it is the payload.
     All parameters with the marker `Payload` get the payload.
-
-    Raises:
-        ConfigurationException: a second parameter without the marker could be the payload.
     """
     candidates = [p for p in parameters if not is_not_payload(p)]
     marked = [p for p in candidates if p.marker(Payload) is not None]

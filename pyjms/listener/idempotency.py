@@ -167,11 +167,7 @@ _PAYLOAD: Final = "payload"
 
 
 def key_reader(key: str | Callable[[Any], object], handler: str) -> KeyReader:
-    """Return a function that reads the key described by `@idempotent(key=...)`.
-
-    Raises:
-        ConfigurationException: the text has fields that cannot be read.
-    """
+    """Return a function that reads the key described by `@idempotent(key=...)`."""
     if callable(key):
         function = key
         return lambda _headers, payload: _text(function(payload), "its function")
@@ -226,11 +222,7 @@ def _text(value: object, source: str) -> str:
 
 
 def store_of(mark: IdempotentMark) -> EitherIdempotencyStore:
-    """Return the store of a mark; a store that is named, and the default, is created once.
-
-    Raises:
-        ConfigurationException: there is no such entry point, or its object is not a store.
-    """
+    """Return the store of a mark; a store that is named, and the default, is created once."""
     if mark.store is None:
         mark.store = MemoryIdempotencyStore()
     elif isinstance(mark.store, str):

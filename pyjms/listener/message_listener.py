@@ -48,11 +48,7 @@ class ListenerCall:
     __slots__ = ("applies_timeout", "is_async", "listener", "wants_session")
 
     def __init__(self, listener: Callable[..., Any] | OnMessage) -> None:
-        """Determine how `listener` is called.
-
-        Raises:
-            ValueError: it is not a listener.
-        """
+        """Determine how `listener` is called."""
         function = getattr(listener, "on_message", listener)
         if not callable(function):
             raise ValueError(  # noqa: TRY004 - Java's IllegalArgument is ValueError here

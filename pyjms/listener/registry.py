@@ -18,28 +18,17 @@ import anyio
 
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
-from pyjms.listener.annotation import (
-    JmsListenerMark,
-    ListenerOptions,
-    mark_of,
-)
+from pyjms.listener.annotation import JmsListenerMark, ListenerOptions, mark_of
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.handler import ArgumentResolver
+from pyjms.listener.properties import PHASE_LAST
 from pyjms.runtime.logging import get_logger
 
 if TYPE_CHECKING:
     from pyjms.listener.container import AbstractMessageListenerContainer
 
-__all__ = [
-    "DEFAULT_PHASE",
-    "ArgumentResolver",
-    "JmsListenerEndpointRegistrar",
-    "JmsListenerEndpointRegistry",
-]
-
 logger: Final = get_logger(__name__)
 
-DEFAULT_PHASE = 2147483647
 _ID_PREFIX = "pyjms.JmsListenerEndpointContainer#"
 
 ContainerMaker = Callable[[JmsListenerEndpoint], "AbstractMessageListenerContainer"]
@@ -55,7 +44,7 @@ class JmsListenerEndpointRegistry:
         self._containers: dict[str, AbstractMessageListenerContainer] = {}
         self._generated = 0
         self._started = False
-        self.phase: int = DEFAULT_PHASE
+        self.phase: int = PHASE_LAST
 
     def __iter__(self) -> Iterator[AbstractMessageListenerContainer]:
         return iter(list(self._containers.values()))
@@ -211,9 +200,9 @@ class JmsListenerEndpointRegistry:
         return [list(containers) for _, containers in groupby(in_order, _phase)]
 
     def _check_phase(self, container: AbstractMessageListenerContainer) -> None:
-        if container.phase == DEFAULT_PHASE:
+        if container.phase == PHASE_LAST:
             return
-        if self.phase not in (DEFAULT_PHASE, container.phase):
+        if self.phase not in (PHASE_LAST, container.phase):
             raise IllegalStateException(
                 "Encountered phase mismatch between container factory definitions: "
                 f"{self.phase} vs {container.phase}",

@@ -80,9 +80,6 @@ class ReplySender:
         """Send `result` as the reply to `request`, if that has a destination.
 
         None is sent as a text message without text, and only to the request's reply_to.
-
-        Raises:
-            ReplyFailureException: the result cannot be converted, or the send failed (its cause).
         """
         if result is None and request.reply_to is None:
             return

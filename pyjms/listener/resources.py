@@ -66,11 +66,7 @@ class ContainerResources:
         self.is_interrupted = False
 
     def require_connection(self) -> Connection:
-        """Return the shared connection.
-
-        Raises:
-            SharedConnectionNotInitializedError: there is none.
-        """
+        """Return the shared connection."""
         if self.connection is None:
             raise SharedConnectionNotInitializedError
         return self.connection
@@ -244,11 +240,7 @@ def _prefetch(destination: Destination, properties: ContainerProperties) -> int 
 
 
 def _set_redelivery_policy(consumer: Any, properties: ContainerProperties) -> None:
-    """Set the container's policy on a consumer of the client.
-
-    Raises:
-        UnsupportedOperationException: the consumer has none.
-    """
+    """Set the container's policy on a consumer of the client."""
     if not hasattr(consumer, "redelivery_policy"):
         raise UnsupportedOperationException(
             f"A {type(consumer).__name__} has no redelivery policy",

@@ -116,12 +116,7 @@ class HealthServer:
         return int(self._listeners[0].extra(SocketAttribute.local_port))
 
     async def start(self) -> None:
-        """Listen on the port, and start to serve requests.
-
-        Raises:
-            ConfigurationException: the loop is trio's.
-            ResourceAllocationException: the port cannot be bound.
-        """
+        """Listen on the port, and start to serve requests."""
         if sniffio.current_async_library() != "asyncio":
             raise ConfigurationException(
                 "health.port: the server needs asyncio, and the application runs on trio",

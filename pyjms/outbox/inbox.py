@@ -37,11 +37,7 @@ S = TypeVar("S")
 
 
 def key_of(message: Message) -> str:
-    """Return the key that identifies a message: its id in an outbox, else its message id.
-
-    Raises:
-        ConfigurationException: it has neither, as it was not received.
-    """
+    """Return the key that identifies a message: its id in an outbox, else its message id."""
     own = message.properties.get(OUTBOX_ID)
     key = own if isinstance(own, str) else message.message_id
     if key is None:

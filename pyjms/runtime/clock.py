@@ -139,10 +139,6 @@ def check_seconds(
         value: the argument.
         least: the smallest allowed number; None: negative numbers are allowed.
         otherwise: a hint about other allowed values, such as `FOR_EVER`.
-
-    Raises:
-        TypeError: it is not a number.
-        ValueError: it is too small, infinite, or not a number.
     """
     kind = type(value)
     if kind is not float and kind is not int and not _is_number(value):

@@ -18,11 +18,7 @@ def uri_scheme(text: str) -> str | None:
 
 
 def check_shared_folder(text: str, example: str) -> str:
-    """Return the path of a folder that several machines use; `example` is such a path.
-
-    Raises:
-        ValueError: it is a URI.
-    """
+    """Return the path of a folder that several machines use; `example` is such a path."""
     scheme = uri_scheme(text)
     if scheme is not None:
         raise ValueError(

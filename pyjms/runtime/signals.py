@@ -112,11 +112,7 @@ async def _act(
 
 
 def require_main_thread() -> None:
-    """Check that signals are received in this thread.
-
-    Raises:
-        IllegalStateException: this is not the main thread.
-    """
+    """Check that signals are received in this thread."""
     if threading.current_thread() is not threading.main_thread():
         raise IllegalStateException(
             "run() needs the main thread: other threads receive no signals",

@@ -71,11 +71,7 @@ class BudgetNeeded(Exception):
 
 
 def budget_of(lookup: Lookup) -> Budget:
-    """Return the budget of the evaluation.
-
-    Raises:
-        BudgetNeeded: the evaluation has no budget.
-    """
+    """Return the budget of the evaluation."""
     if isinstance(lookup, Budget):
         return lookup
     raise BudgetNeeded

@@ -438,11 +438,7 @@ def _check_size(text: str, limits: SelectorLimits) -> None:
 
 
 def parse(text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> Node:
-    """Return the tree of the selector `text`, without its prefix.
-
-    Raises:
-        InvalidSelectorException: it is malformed, too long or nested too deeply.
-    """
+    """Return the tree of the selector `text`, without its prefix."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken  # noqa: PLC0415 - see above
 
     if len(text) > MAX_LENGTH:

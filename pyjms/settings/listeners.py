@@ -146,11 +146,7 @@ _DELIVERY_MODES = {
 
 
 def _acknowledge_mode(value: object) -> AcknowledgeMode:
-    """Return the mode: auto, client, dups_ok or a number; case, `-` and `_` do not matter.
-
-    Raises:
-        ValueError: it is none of these.
-    """
+    """Return the mode: auto, client, dups_ok or a number; case, `-` and `_` do not matter."""
     text = str(value)
     mode = _ACKNOWLEDGE_MODES.get(_bare(text))
     if mode is not None:
@@ -165,11 +161,7 @@ def _acknowledge_mode(value: object) -> AcknowledgeMode:
 
 
 def _delivery_mode(value: object) -> DeliveryMode:
-    """Return the mode: persistent or non-persistent; case, `-` and `_` do not matter.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Return the mode: persistent or non-persistent; case, `-` and `_` do not matter."""
     if isinstance(value, DeliveryMode):
         return value
     mode = _DELIVERY_MODES.get(_bare(str(value)))

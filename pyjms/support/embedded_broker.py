@@ -54,9 +54,6 @@ def embedded_broker(data_directory: Path | None = None) -> EmbeddedBroker:
 
     Args:
         data_directory: where it stores messages; None: it keeps them in memory.
-
-    Raises:
-        ResourceAllocationException: none is installed.
     """
     for entry in entry_points(group="pyjms.embedded_brokers"):
         create = entry.load()

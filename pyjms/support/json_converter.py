@@ -245,11 +245,7 @@ def type_name(kind: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def type_adapter(kind: Any) -> pydantic.TypeAdapter[Any]:
-    """Return pydantic's adapter for `kind`; they are cached, as creating one is slow.
-
-    Raises:
-        MessageConversionException: pydantic does not support the type.
-    """
+    """Return pydantic's adapter for `kind`; they are cached, as creating one is slow."""
     try:
         return pydantic.TypeAdapter(kind)
     except pydantic.errors.PydanticUserError as error:
@@ -285,11 +281,7 @@ class DefaultJson(JsonMessageConverter):
 
 
 def convert(payload: object, target: Any, wanted: Any, message: Message) -> Any:
-    """Return the payload of `message` as `target`, whose type without annotations is `wanted`.
-
-    Raises:
-        MessageConversionException: it does not match.
-    """
+    """Return the payload of `message` as `target`, whose type without annotations is `wanted`."""
     adapter = type_adapter(target)
     malformed: pydantic.ValidationError | None = None
     try:

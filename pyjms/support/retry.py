@@ -180,11 +180,7 @@ def error_reply(session: Session, error: BaseException) -> Message:
 
 
 def checked_reply(reply: Message | None) -> Message | None:
-    """Return a reply that is the result; None: there is none, or the result is None.
-
-    Raises:
-        RemoteError: the reply tells an error.
-    """
+    """Return a reply that is the result; None: there is none, or the result is None."""
     if reply is None:
         return None
     text = reply.text if isinstance(reply, TextMessage) else ""

@@ -201,11 +201,7 @@ class SessionGuard:
         self._name = repr(session)
 
     def enter(self) -> bool:
-        """Record that the calling thread is in a call; return False if it already was.
-
-        Raises:
-            IllegalStateException: another thread is in a call.
-        """
+        """Record that the calling thread is in a call; return False if it already was."""
         thread = threading.current_thread()
         holder = self._holder.get("thread")
         if holder is thread:

@@ -168,11 +168,6 @@ class bind:  # noqa: N801 - used as a function: `with bind(factory, resource):`
         _bindings.reset(self._token)
 
 
-def hide_resource(factory: ConnectionFactory) -> bind:
-    """Hide the binding of `factory` within a block."""
-    return bind(factory, None)
-
-
 @contextmanager
 def bindings_of(context: Context) -> Iterator[None]:
     """Use the bindings of another context within a block."""

@@ -196,11 +196,7 @@ class _SessionEnd(TransactionSynchronization):
             await close_quietly(self._resource.session, self._resource.connection)
 
     async def after_commit(self) -> None:
-        """Commit the session, after the transaction.
-
-        Raises:
-            SynchedLocalTransactionFailedException: the session could not be committed.
-        """
+        """Commit the session, after the transaction."""
         if self._transacted:
             try:
                 await self._resource.session.commit()

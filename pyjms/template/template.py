@@ -388,11 +388,7 @@ _QOS: Final = ("delivery_mode", "priority", "time_to_live")
 
 
 def _checked_creator(creator: MessageCreator) -> MessageCreator:
-    """Return `creator` if it is callable.
-
-    Raises:
-        TypeError: it is not.
-    """
+    """Return `creator` if it is callable."""
     if not callable(creator):
         raise TypeError(
             f"A message creator is a function of a session that returns the message, not "
@@ -402,11 +398,7 @@ def _checked_creator(creator: MessageCreator) -> MessageCreator:
 
 
 async def _awaited_message(result: object, maker: str) -> Message:
-    """Return the message that a creator or a post processor is a coroutine function for.
-
-    Raises:
-        TypeError: it returned something else.
-    """
+    """Return the message that a creator or a post processor is a coroutine function for."""
     value = await result if inspect.isawaitable(result) else result
     if not isinstance(value, Message):
         raise TypeError(f"{maker} must return the message to send, not {value!r:.50}")

@@ -62,11 +62,7 @@ current_worker: ContextVar[Worker | None] = ContextVar("pyjms_listener_worker", 
 
 
 def required_worker() -> Worker:
-    """Return the worker of the consumer that handles the current message.
-
-    Raises:
-        IllegalStateException: the caller is not a listener called by a container.
-    """
+    """Return the worker of the consumer that handles the current message."""
     worker = current_worker.get()
     if worker is None:
         raise IllegalStateException("Not inside a listener: there is no worker thread to call in")

@@ -703,11 +703,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         return None if each is None else self._partition(each)
 
     def _adapter_for(self, destination: Destination) -> KahaDBPersistenceAdapter:
-        """Return a destination's adapter. Blocks if it creates one.
-
-        Raises:
-            InvalidDestinationException: no filter matches it.
-        """
+        """Return a destination's adapter. Blocks if it creates one."""
         self.transaction_store()
         adapter = self._existing_adapter(destination)
         if adapter is None:

@@ -58,7 +58,7 @@ PRELOADED: Final = (
     "sqlalchemy",
 )
 """Imported by most commands. No module that a test's own package or settings would change."""
-SPARK: Final = ("pyspark.sql", "pyjms.spark", "pyjms.cli.pipeline", "pyjms.cli.pipeline_loading")
+SPARK: Final = ("pyspark.sql", "pyjms.spark", "pyjms.cli.pipeline", "pyjms.spark.checks")
 
 
 class ForkedPython:

@@ -10,7 +10,7 @@ import pytest
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.errors import TransactionRolledBackException
 from pyjms.runtime import clock as _clock
-from pyjms.template.resources import BoundResource, bind, bound_resource, hide_resource
+from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.template.template import JmsTemplate
 
 
@@ -32,7 +32,7 @@ async def test_a_binding_holds_for_its_block_and_its_factory_object(
         with bind(provider, inner), bind(other, resource):
             assert bound_resource(provider) is inner
             assert bound_resource(other) is resource
-        with hide_resource(provider):
+        with bind(provider, None):
             assert bound_resource(provider) is None
         assert bound_resource(provider) is resource
     assert bound_resource(provider) is None
@@ -44,7 +44,7 @@ async def test_a_caching_factory_counts_as_the_one_it_wraps(
     caching = CachingConnectionFactory(provider)
     with bind(provider, resource):
         assert bound_resource(caching) is resource
-        with hide_resource(caching):
+        with bind(caching, None):
             assert bound_resource(caching) is None
             assert bound_resource(provider) is resource
     with bind(caching, resource):

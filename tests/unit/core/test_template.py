@@ -416,7 +416,7 @@ async def test_send_and_receive_over_a_temporary_queue(provider: Any) -> None:
             assert provider.texts("q") == ["ping"]  # visible, though a transaction is open
             assert provider.counts["Connection.createSession"] == 2
             assert provider.counts["ConnectionFactory.createConnection"] == 2
-            with resources.hide_resource(provider):
+            with resources.bind(provider, None):
                 await answer()
     assert content(answers[0]) == "pong"
     assert provider.counts["Session.commit"] == 0

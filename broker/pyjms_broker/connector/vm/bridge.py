@@ -38,9 +38,6 @@ async def run_on(
         function: called on that loop.
         must_answer: whether to give up if that loop, stopped or blocked, does nothing for some
             seconds; `function` is still called if the loop continues later.
-
-    Raises:
-        ConnectionFailedException: that loop has ended, or does not answer.
     """
     own, done = LoopHandle(), anyio.Event()
     results: list[_T] = []

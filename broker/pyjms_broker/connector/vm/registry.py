@@ -121,11 +121,7 @@ def is_option(name: str, text: str) -> bool:
 
 
 def register(name: str, host: BrokerHost) -> Registration:
-    """Make a started broker reachable as `vm://name`. Call it on the broker's loop.
-
-    Raises:
-        IllegalStateException: another running broker has the name.
-    """
+    """Make a started broker reachable as `vm://name`. Call it on the broker's loop."""
     present = _registrations.get(name)
     if present is not None and present.host is not host and present.alive:
         raise IllegalStateException(
