@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         CompositeQueue as CompositeQueue,
         CompositeTopic as CompositeTopic,
     )
-    from pyjms_broker.filters.mirrored_queues import MirroredQueue as MirroredQueue
-    from pyjms_broker.filters.virtual_topics import VirtualTopic as VirtualTopic
+    from pyjms_broker.filters.virtual_destinations import MirroredQueue as MirroredQueue
+    from pyjms_broker.filters.virtual_destinations import VirtualTopic as VirtualTopic
     from pyjms_broker.policy.dead_letter import (
         DiscardingDeadLetterStrategy as DiscardingDeadLetterStrategy,
         IndividualDeadLetterStrategy as IndividualDeadLetterStrategy,

@@ -46,7 +46,7 @@ class Attribute:
 
     Args:
         description: one line, used in config/broker.yaml and the JSON Schema.
-        uri_name: ActiveMQ's name in broker URIs; None: it cannot be set in URIs.
+        uri_name: ActiveMQ's name in broker URIs; None: the field's name in camel case.
         unit: the unit in configuration files; None: a plain value.
         minimum: the lowest value allowed in configuration files.
         maximum: the highest value allowed in configuration files.

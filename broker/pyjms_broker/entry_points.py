@@ -39,11 +39,7 @@ def installed_names(group: str) -> list[str]:
 
 
 def load(group: str, name: str) -> object:
-    """Load the entry point `name` of `group`.
-
-    Raises:
-        ConfigurationException: the entry point is not installed, or cannot be imported.
-    """
+    """Load the entry point `name` of `group`."""
     for point in entry_points(group=group, name=name):
         try:
             return point.load()
@@ -57,11 +53,7 @@ def load(group: str, name: str) -> object:
 
 
 def check_loaded(group: str, name: str, ok: bool, expected: str) -> None:
-    """Check that an entry point loaded an object of the expected kind.
-
-    Raises:
-        ConfigurationException: `ok` is False.
-    """
+    """Check that an entry point loaded an object of the expected kind."""
     if not ok:
         for point in entry_points(group=group, name=name):
             raise _load_error(point, f"{point.value} is not {expected}")

@@ -46,9 +46,7 @@ class _SmallStore(KahaDBPersistenceFactory):
     """A KahaDB store with small files, because each test has its own."""
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        from pyjms_broker.store.kahadb.adapter import (  # noqa: PLC0415 - few tests need it
-            KahaDBPersistenceAdapter,
-        )
+        from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter  # noqa: PLC0415 - few tests need it
         from pyjms_broker.store.kahadb.settings import KahaDBSettings  # noqa: PLC0415
 
         journal = JournalSettings(max_file_length=_SMALL_FILE)

@@ -46,7 +46,7 @@ NEVER = """
     pyjms_broker.network.bridge pyjms_broker.network.connector pyjms_broker.network.duplex
     pyjms_broker.plugins pyjms_broker.policy.network_bridges pyjms_broker.policy.slow_consumers
     pyjms_broker.filters.ranges.requests pyjms_broker.filters.scheduler.filter pyjms_broker.security
-    pyjms_broker.service.peers pyjms_broker.settings pyjms_broker.store.jdbc
+    pyjms_broker.service.factories pyjms_broker.settings pyjms_broker.store.jdbc
     pyjms_broker.store.jobs.kahadb pyjms_broker.store.multi pyjms_broker.filters.composite_queues
     pyjms_broker.web
 """.split()  # noqa: SIM905 - to be read

@@ -215,11 +215,6 @@ def create_instance(path: Path, *, force: bool = False, configuration: str | Non
     `force` replaces existing files, except the broker's data. `configuration` is the text of
     broker.yaml; by default, clients need a user and a password, and the files of users are
     created as well.
-
-    Raises:
-        ConfigurationException: the directory is not empty and `force` is not set, or its path
-            has characters that would have to be quoted in configuration files.
-        OSError: it cannot be written.
     """
     from pyjms.configuration.yaml_writer import write_yaml
     from pyjms_broker.security.passwords import hash_password

@@ -52,7 +52,9 @@ class Examined:
         self.service = service
         self.directory: Path | None = service.stores.directory
         """The store's directory; None: in memory, or a store of another kind."""
-        self.place = _existing(self.directory or service.data_path)
+        from pyjms_broker.service.usage_limits import existing
+
+        self.place = existing(self.directory or service.data_path)
         """The directory itself or, before the first start, the one in which it will be."""
         self.holder = None if self.directory is None else _holder(self.directory / "lock")
         """The number of the process that holds the store's lock; None: there is none."""
@@ -74,13 +76,6 @@ def _holder(lock: Path) -> int | None:
     except OSError:
         return None
     return None if kind == fcntl.F_UNLCK else int(process)
-
-
-def _existing(path: Path) -> Path:
-    found = path.absolute()
-    while not found.exists():
-        found = found.parent
-    return found
 
 
 # the checks

@@ -217,10 +217,6 @@ async def import_into_folder(
 
     The caller must hold the store lock. Messages whose id is already in the store are skipped, so
     a file can be imported again after an error. Existing subscriptions are not changed.
-
-    Raises:
-        ResourceAllocationException: the store cannot be opened or written.
-        TransactionRolledBackException: writing a transaction failed.
     """
     adapter = KahaDBPersistenceAdapter(folder, offline_settings(folder))
     await adapter.start()

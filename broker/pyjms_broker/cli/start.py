@@ -317,15 +317,7 @@ def _report(error: JMSException, code: int) -> int:
 def service_from_uri(
     uri: str, given: Mapping[str, str], *, ignore_unsupported: bool = False
 ) -> BrokerService:
-    """Create the broker that a URI describes; blocking.
-
-    Args:
-        uri: `broker:(tcp://host:port)/name?persistent=false`, `properties:FILE`, `xbean:FILE`, or a
-            URI of an installed broker factory.
-        given: values for placeholders in the XML, and attributes that override those of a
-            properties file, like ActiveMQ's system properties.
-        ignore_unsupported: start the broker even if the XML has unsupported elements.
-    """
+    """Create the broker that a URI describes; blocking."""
     if uri.startswith("xbean:"):
         from pyjms_broker.conversion.broker import from_xml
 
@@ -334,12 +326,7 @@ def service_from_uri(
 
 
 def store_directory_of(config: str) -> Path:
-    """Return the message store's directory in a configuration; blocking.
-
-    Args:
-        config: `broker.yaml`, or an ActiveMQ configuration: `activemq.xml`, `xbean:FILE`,
-            `properties:FILE` or `broker:(...)?...`.
-    """
+    """Return the message store's directory in a configuration; blocking."""
     scheme = config.partition(":")[0]
     if scheme in {"xbean", "properties", "broker"}:
         service = service_from_uri(config, {}, ignore_unsupported=True)

@@ -31,17 +31,17 @@ from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
 from pyjms_broker.console.chart import bytes_text, rate_text
-from pyjms_broker.console.model.connections import ConnectionRates
+from pyjms_broker.console.model.clients import ConnectionRates
 from pyjms_broker.console.model.messages import time_text
 from pyjms_broker.console.model.warnings import Group, Mutes, find_warnings
 from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management.causes import time_text as age_text
 from pyjms_broker.management.dead_letters import Retry
-from pyjms_broker.management.diagnosis import is_slow
-from pyjms_broker.management.diagnosis import time_text as age_text
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
+from pyjms_broker.management.situation import is_slow
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError
 from pyjms_broker.web.proxies import path_prefix
@@ -313,13 +313,7 @@ class LiveParts:
         self._known: OrderedDict[tuple[str, str], array[int]] = OrderedDict()
 
     def update(self, user: str, key: str, text: str) -> tuple[str, list[Piece]] | None:
-        """Return the key of a user's page from now on, and its update; None if nothing changed.
-
-        Args:
-            user: the user.
-            key: the key of the last update; another one, if there was none.
-            text: the live part as it is now.
-        """
+        """Return the key of a user's page from now on, and its update; None if nothing changed."""
         lines = text.splitlines(keepends=True)
         hashes = array("q", map(hash, lines))
         known = self._known.get((user, key))
@@ -412,11 +406,7 @@ class Retries:
         return self._running.get(queue)
 
     def start(self, queue: str, what: str, retry: Retry) -> None:
-        """Run a retry in the background.
-
-        Raises:
-            IllegalStateException: the queue has one already, or there are too many.
-        """
+        """Run a retry in the background."""
         if queue in self._running:
             raise IllegalStateException(
                 f"Messages of {queue} are retried already",
@@ -442,11 +432,7 @@ class Retries:
         self._running[queue] = Running(what, retry, spawn(run, name=f"retry of {queue}"))
 
     async def stop(self, queue: str) -> int:
-        """Stop the retry of a queue and return how many messages it has sent. Cancellable.
-
-        Raises:
-            IllegalStateException: none goes on.
-        """
+        """Stop the retry of a queue and return how many messages it has sent. Cancellable."""
         found = self._running.get(queue)
         if found is None:
             raise IllegalStateException(

@@ -37,8 +37,10 @@ from pyjms_broker.console.console import (
 from pyjms_broker.console.feeds import feed_routes
 from pyjms_broker.console.model import messages, settings
 from pyjms_broker.console.model.clients import (
+    CONNECTION_COLUMNS,
     bridges,
     connection_of,
+    connection_page,
     connectors,
     consumers_of,
     names_of,
@@ -47,7 +49,6 @@ from pyjms_broker.console.model.clients import (
     subscribers,
     views_named,
 )
-from pyjms_broker.console.model.connections import CONNECTION_COLUMNS, connection_page
 from pyjms_broker.console.model.destinations import (
     COLUMNS,
     Page,
@@ -58,9 +59,7 @@ from pyjms_broker.console.model.destinations import (
     names_with,
     view_of,
 )
-from pyjms_broker.console.model.destinations import (
-    page_of as page_of_members,
-)
+from pyjms_broker.console.model.destinations import page_of as page_of_members
 from pyjms_broker.console.model.overview import Found, kept_segments, search
 from pyjms_broker.management.attribute_table import QUEUE
 from pyjms_broker.management.dead_letters import groups_of

@@ -88,10 +88,6 @@ async def send_messages(management: Management, form: Mapping[str, str]) -> tupl
     """Send the form's messages; return their number and the id of the last one.
 
     It returns once they are stored. A cancellation takes effect between two messages.
-
-    Raises:
-        MessageFormatException: a field, which the message names, is invalid.
-        JMSException: the broker refused a message; those before it were sent.
     """
     kind = "topic" if form.get("type") == "topic" else "queue"
     name = form.get("destination", "").strip()

@@ -26,7 +26,13 @@ from pyjms_broker.conversion.draft import (
     inside,
     section,
 )
-from pyjms_broker.conversion.elements import PLUGINS, POLICIES, STORE, convert_interceptors
+from pyjms_broker.conversion.elements import (
+    JAVA_OBJECT,
+    PLUGINS,
+    POLICIES,
+    STORE,
+    convert_interceptors,
+)
 from pyjms_broker.conversion.spring import SpringFiles
 from pyjms_broker.conversion.values import Placeholders, file_path, find_file
 from pyjms_broker.conversion.xml_reader import Element, Finding, Findings
@@ -253,9 +259,7 @@ CONNECTOR: Final = Spec(
             "name the host in its uri: tcp://broker.example.com:61616",
         ),
         "discoveryAgent": Lost("it is a Java object", "write discoveryUri=multicast://default"),
-        "messageAuthorizationPolicy": Lost("it is a Java object"),
-        "brokerInfo": Lost("it is a Java object"),
-        "server": Lost("it is a Java object"),
+        **dict.fromkeys(("messageAuthorizationPolicy", "brokerInfo", "server"), JAVA_OBJECT),
         "taskRunnerFactory": Lost("it concerns Java's threads"),
     },
 )
@@ -273,7 +277,7 @@ SSL: Final = Spec(
         "protocol": Lost("the version is negotiated, from TLSv1.2", same_as="TLS"),
         "crlPath": Lost("revocation lists are not checked"),
     },
-    children={name: Lost("it is a Java object") for name in ("keyManagers", "trustManagers")},
+    children=dict.fromkeys(("keyManagers", "trustManagers"), JAVA_OBJECT),
 )
 
 
@@ -438,8 +442,8 @@ NETWORK_CONNECTOR: Final = Spec(
         "sslContext": Lost(
             _NOT_BUILT, "name certificates by options of the ssl:// URI (docs/tls.md)"
         ),
-        "bridgeFactory": Lost("it is a Java object"),
-        "connectionFilter": Lost("it is a Java object"),
+        "bridgeFactory": JAVA_OBJECT,
+        "connectionFilter": JAVA_OBJECT,
         "discoveryAgent": Lost(
             "it is a Java object", "write uri=multicast://default or static:(...)"
         ),
@@ -544,8 +548,8 @@ BROKER: Final = Spec(
         "messageAuthorizationPolicy": Lost(
             "it is a Java object", "write a broker plug-in (docs/extending-broker.md)"
         ),
-        "destinationFactory": Lost("it is a Java object"),
-        "regionBroker": Lost("it is a Java object"),
+        "destinationFactory": JAVA_OBJECT,
+        "regionBroker": JAVA_OBJECT,
         "tempDataStore": Lost(
             "the store of messages that do not fit in memory has no settings",
             "set system_usage.temp_limit",
@@ -558,7 +562,7 @@ BROKER: Final = Spec(
         "consumerSystemUsage": _SPLIT,
         "taskRunnerFactory": Lost(_THREADS),
         "persistenceTaskRunnerFactory": Lost(_THREADS),
-        "brokerContext": Lost("it is a Java object"),
+        "brokerContext": JAVA_OBJECT,
         "adminView": Lost(_JMX),
         "networkConnectors": children(
             {"networkConnector": _network, "multicastNetworkConnector": _network}
@@ -571,11 +575,11 @@ BROKER: Final = Spec(
         "destinations": destinations("destinations"),
         "ioExceptionHandler": inside(
             {
-                "defaultIOExceptionHandler": section("io_exception_handler", IO_EXCEPTION_HANDLER),
-                "leaseLockerIOExceptionHandler": section(
-                    "io_exception_handler", IO_EXCEPTION_HANDLER
+                **dict.fromkeys(
+                    ("defaultIOExceptionHandler", "leaseLockerIOExceptionHandler"),
+                    section("io_exception_handler", IO_EXCEPTION_HANDLER),
                 ),
-                "*": Lost("it is a Java object"),
+                "*": JAVA_OBJECT,
             }
         ),
         "shutdownHooks": children(_hook),

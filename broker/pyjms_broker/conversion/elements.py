@@ -30,6 +30,8 @@ from pyjms_broker.settings.plugins import RedeliveryPolicySettings, plugin_setti
 from pyjms_broker.settings.security import AccessSettings, AuthorizationEntrySettings, UserSettings
 
 _JAVA: Final = "it is a Java object"
+JAVA_OBJECT: Final = Lost(_JAVA)
+
 
 _WITHOUT_EFFECT: Final = {
     **{camel_case(name): "this store has no such index" for name in persistence.WITHOUT_EFFECT},
@@ -46,11 +48,9 @@ _KEYS: Final = {
     "compactAcksAfterNoGC": "compact_acks_after_no_gc",
     "journalWriteBatchSize": "journal.max_write_batch_size",
 }
-_LOST_IN_STORES: Final = {
-    "transactionIdTransformer": Lost(_JAVA),
-    "scheduledThreadPoolExecutor": Lost(_JAVA),
-    "usageManager": Lost(_JAVA),
-}
+_LOST_IN_STORES: Final = dict.fromkeys(
+    ("transactionIdTransformer", "scheduledThreadPoolExecutor", "usageManager"), JAVA_OBJECT
+)
 
 _LOCKER_NO_EFFECT: Final = {"name": "the name has no effect"}
 _LOCKER_LOST: Final = {
@@ -156,7 +156,7 @@ _JDBC_NO_EFFECT: Final = {
 }
 _JDBC_LOST: Final = {
     "useExternalMessageReferences": Lost("messages are in the database", same_as="false"),
-    "scheduledThreadPoolExecutor": Lost(_JAVA),
+    "scheduledThreadPoolExecutor": JAVA_OBJECT,
     "dataSource": Lost("it names no bean of this file", "write # and the id of the bean"),
 }
 _JDBC_CHILDREN: Final[dict[str, Rule]] = {
@@ -165,8 +165,8 @@ _JDBC_CHILDREN: Final[dict[str, Rule]] = {
     "lockDataSource": Lost("the lock is in the store's own database"),
     "wireFormat": Lost("the format of messages is fixed"),
     "journal": Lost("the journal is in the store's directory"),
-    "scheduledThreadPoolExecutor": Lost(_JAVA),
-    "taskRunnerFactory": Lost(_JAVA),
+    "scheduledThreadPoolExecutor": JAVA_OBJECT,
+    "taskRunnerFactory": JAVA_OBJECT,
     "locker": _LOCKER,
     "databaseLocker": _LOCKER,
     "statements": inside(section("statements", Spec(persistence.StatementsSection))),
@@ -322,7 +322,7 @@ _CHOICES: Final[dict[str, dict[str, str]]] = {
 """Elements converted to a word, by the property that contains them."""
 _LOST_STRATEGIES: Final[dict[str, Rule]] = {
     "queryBasedSubscriptionRecoveryPolicy": Lost(
-        "it is a Java object",
+        _JAVA,
         "write a query in Python (docs/extending-broker.md): type: query_based",
     ),
     "retainedMessageSubscriptionRecoveryPolicy": Lost(

@@ -213,11 +213,7 @@ class _Expression:
         self._tokens.reverse()
 
     def value(self) -> str | int | float | bool:
-        """Return the value.
-
-        Raises:
-            ConfigurationException: it is none of the known expressions, or has no value.
-        """
+        """Return the value."""
         value = self._conditional()
         if self._tokens:
             raise _not_evaluated()

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
     from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.api.usage import MemoryUsage
-    from pyjms_broker.filters.virtual_topics import VirtualDestination
+    from pyjms_broker.filters.virtual_destinations import VirtualDestination
     from pyjms_broker.region.region_broker import RegionBroker
 
 logger = get_logger(__name__)

@@ -18,7 +18,7 @@ from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
 from pyjms_broker.api.message import MessageReference, copy_for_destination
 from pyjms_broker.api.names import is_internal
-from pyjms_broker.filters.virtual_topics import Routes, VirtualDestination
+from pyjms_broker.filters.virtual_destinations import Routes, VirtualDestination
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.flow_control import send_when_created
 
@@ -135,3 +135,6 @@ class _CompositeFilter(DestinationFilter):
                 if target.compiled.matches(reference.lookup):
                     targets.append(target.destination)
         return targets
+
+
+# --- Mirrored queues: what is sent to a queue is first copied to a topic. (activemq-broker V12)

@@ -118,11 +118,7 @@ class BaseTransaction(Transaction):
         self.latest = synchronization
 
     def remove(self, synchronization: Synchronization) -> None:
-        """Remove a synchronization that was added.
-
-        Raises:
-            ValueError: it was not added.
-        """
+        """Remove a synchronization that was added."""
         self._synchronizations.remove(synchronization)
         self.latest = None
 
@@ -528,7 +524,7 @@ class TransactionBroker(BrokerFilter):
     async def start(self) -> None:
         """Start the next broker, then recover the store's prepared transactions."""
         await self.next.start()
-        for recovered in self._store.recovered():
+        for recovered in self._store.recovered_transactions():
             work = () if self._recovered_work is None else self._recovered_work(recovered)
             branch = self._xa[recovered.xid] = XATransaction.recover(
                 recovered.xid, self._store, self._forget_xa, work
@@ -544,13 +540,7 @@ class TransactionBroker(BrokerFilter):
             )
 
     def transaction(self, context: ConnectionContext, xid: TransactionId) -> Transaction:
-        """Return the open transaction that `xid` names.
-
-        Raises:
-            JMSException: there is no such transaction (an XAException, XAER_NOTA, for an XA id).
-            JMSSecurityException: it is a branch of another user.
-
-        """
+        """Return the open transaction that `xid` names."""
         found: Transaction | None
         if isinstance(xid, XATransactionId):
             found = self._xa.get(xid)
@@ -564,11 +554,7 @@ class TransactionBroker(BrokerFilter):
         return found
 
     def _open(self, context: ConnectionContext, xid: TransactionId) -> Transaction:
-        """Return the open transaction that `xid` names.
-
-        Raises:
-            JMSException: there is none, or its end has already been requested.
-        """
+        """Return the open transaction that `xid` names."""
         found = self.transaction(context, xid)
         if found.state is not TransactionState.IN_USE:
             raise found.busy_error("Work")

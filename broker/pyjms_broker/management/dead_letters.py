@@ -92,11 +92,7 @@ class Retry:
         """The number of messages that were sent so far."""
 
     async def run(self) -> int:
-        """Retry, and return the number of messages. Cancellable between two messages.
-
-        Raises:
-            JMSException: a copy was refused, or not stored; messages before it were sent.
-        """
+        """Retry, and return the number of messages. Cancellable between two messages."""
         began = _clock.time_ms()
         slices = Slices()
         for reference in self.queue.messages():

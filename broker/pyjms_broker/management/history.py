@@ -224,12 +224,7 @@ class History:
 
     # reading
     def item(self, name: str, destination: Destination | None = None) -> dict[str, object]:
-        """Return the same as `read` for JSON.
-
-        Raises:
-            InvalidArgumentException: there is no such range.
-            InstanceNotFoundException: nothing was recorded of that destination.
-        """
+        """Return the same as `read` for JSON."""
         if name not in RANGES:
             raise InvalidArgumentException(
                 f"There is no history of {name[:100]!r}", hint=f"write {' or '.join(RANGES)}"

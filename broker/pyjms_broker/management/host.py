@@ -191,11 +191,7 @@ class ManagementContext:
 
     @property
     def history(self) -> History:
-        """What is recorded of the broker.
-
-        Raises:
-            IllegalStateException: nothing is.
-        """
+        """What is recorded of the broker."""
         if self.host.history is None:
             raise IllegalStateException(
                 "The broker records no history", hint="set web.history in broker.yaml to true"

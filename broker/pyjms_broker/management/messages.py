@@ -54,12 +54,7 @@ _DEFAULT_PAGE: Final = 400
 def select(
     destination: BrokerDestination, selector: str | None, tree: ManagementContext
 ) -> Iterator[MessageReference]:
-    """Iterate over the messages of a queue that a selector matches; None or blank: all.
-
-    Raises:
-        InvalidSelectorException: it is invalid.
-        SelectorLimitException: it exceeds its limits on a message.
-    """
+    """Iterate over the messages of a queue that a selector matches; None or blank: all."""
     compiled = selector_or_none(selector, tree.region.selector_limits)
     for reference in destination.messages():
         if compiled is None or is_selected(compiled, reference):
@@ -67,11 +62,7 @@ def select(
 
 
 def is_selected(selector: Selector, reference: MessageReference) -> bool:
-    """Return whether a selector matches a message; False if properties cannot be decoded.
-
-    Raises:
-        SelectorLimitException: it exceeds its limits on the message.
-    """
+    """Return whether a selector matches a message; False if properties cannot be decoded."""
     try:
         return selector.matches(reference.lookup)
     except SelectorLimitException:
@@ -108,11 +99,7 @@ def as_item(reference: MessageReference) -> dict[str, object]:
 
 
 def content_of(message: ActiveMQMessage) -> bytes:
-    """Return the bytes of a message's body, inflated if they are compressed.
-
-    Raises:
-        JMSException: they cannot be inflated, or exceed the limit.
-    """
+    """Return the bytes of a message's body, inflated if they are compressed."""
     content = bytes(message.content or b"")
     if not message.compressed or not content:
         return content
@@ -224,9 +211,6 @@ def text_message(
     """Return a new text message; headers without a JMS name become properties.
 
     Source: ActiveMQ DestinationView.sendTextMessage.
-
-    Raises:
-        MessageFormatException: a header's value has the wrong type.
     """
     message = ActiveMQTextMessage(
         destination=destination,
@@ -360,12 +344,7 @@ def _check_not_leased(queue: Queue) -> None:
 def move(
     tree: ManagementContext, queue: Queue, reference: MessageReference, target: Destination
 ) -> Completion | None:
-    """Move one message; completed when the copy is stored. None if it is dispatched.
-
-    Raises:
-        InvalidDestinationException: the target is the same queue.
-        JMSException: the copy was refused; the message stays in its queue.
-    """
+    """Move one message; completed when the copy is stored. None if it is dispatched."""
     _check_target(queue, target)
     _check_not_leased(queue)
     reference = queue.contents.in_memory(reference) or reference
@@ -383,12 +362,7 @@ def move(
 def copy(
     tree: ManagementContext, queue: Queue, reference: MessageReference, target: Destination
 ) -> Completion:
-    """Send a copy of one message; completed when it is stored.
-
-    Raises:
-        InvalidDestinationException: the target is the same queue.
-        JMSException: the copy was refused.
-    """
+    """Send a copy of one message; completed when it is stored."""
     _check_target(queue, target)
     return _send_copy(tree, reference, target)
 
@@ -404,10 +378,6 @@ async def move_matching(
 
     `target_of` returns None for a message that stays. A cancellation takes effect between two
     messages.
-
-    Raises:
-        InvalidSelectorException: the selector is not valid.
-        JMSException: a copy was refused, or not stored; messages before it are moved.
     """
 
     def act(reference: MessageReference) -> Completion | None:
@@ -425,12 +395,7 @@ async def move_matching(
 async def copy_matching(
     tree: ManagementContext, queue: Queue, selector: str | None, target: Destination, maximum: int
 ) -> int:
-    """Copy at most `maximum` matching messages; return their number once they are stored.
-
-    Raises:
-        InvalidSelectorException: the selector is not valid.
-        JMSException: a copy was refused, or not stored.
-    """
+    """Copy at most `maximum` matching messages; return their number once they are stored."""
     once = queue.messages()
     return await _in_pages(
         lambda: once,
@@ -443,12 +408,7 @@ async def copy_matching(
 async def remove_matching(
     tree: ManagementContext, queue: Queue, selector: str | None, maximum: int
 ) -> int:
-    """Remove at most `maximum` matching undispatched messages; return their number.
-
-    Raises:
-        InvalidSelectorException: the selector is not valid.
-        IllegalStateException: the queue is leased to a range reader.
-    """
+    """Remove at most `maximum` matching undispatched messages; return their number."""
     _check_not_leased(queue)
     return await _in_pages(
         queue.messages,

@@ -39,29 +39,7 @@ from pyjms.transport.base import Transport
 from pyjms.transport.openwire.correlator import RequestTransport, from_throwable
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import (
-    AckType,
-    ActiveMQBytesMessage,
-    ActiveMQMessage,
-    BrokerId,
-    BrokerInfo,
-    BrokerSubscriptionInfo,
-    Command,
-    ConnectionId,
-    ConnectionInfo,
-    ConsumerControl,
-    ConsumerId,
-    MessageAck,
-    MessageDispatch,
-    ProducerId,
-    ProducerInfo,
-    RemoveInfo,
-    Response,
-    SessionId,
-    SessionInfo,
-    ShutdownInfo,
-)
-from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
+from pyjms.wire.openwire import commands
 from pyjms_broker.api.message import copy_command, copy_for_destination
 from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.openwire.throwables import to_throwable
@@ -122,7 +100,7 @@ class NetworkBridge:
         self._local: BridgeEnd | None = None
         self._local_transport: RequestTransport | None = None
         self._subscriptions: BridgeSubscriptions | None = None
-        self._under_way: dict[MessageDispatch, int] = {}
+        self._under_way: dict[commands.MessageDispatch, int] = {}
         """Forwarded messages without a confirmation, with their sequence numbers."""
         self._waiting: BackgroundTask | None = None
         self.enqueue_count = 0
@@ -134,8 +112,8 @@ class NetworkBridge:
         self._error: Exception | None = None
         self._ended = anyio.Event()
         self._is_reported = False
-        self._remote_subscriptions: BrokerSubscriptionInfo | None = None
-        self.remote = BrokerInfo(BrokerId())
+        self._remote_subscriptions: commands.BrokerSubscriptionInfo | None = None
+        self.remote = commands.BrokerInfo(commands.BrokerId())
         """The remote broker's description of itself, once known, without secrets."""
 
     @property
@@ -144,13 +122,13 @@ class NetworkBridge:
         return self.remote.broker_name or ""
 
     @property
-    def remote_id(self) -> BrokerId:
+    def remote_id(self) -> commands.BrokerId:
         """The id of the remote broker, once known."""
-        return self.remote.broker_id or BrokerId()
+        return self.remote.broker_id or commands.BrokerId()
 
-    def _describe(self, info: BrokerInfo) -> None:
+    def _describe(self, info: commands.BrokerInfo) -> None:
         """Store the remote broker's description of itself, without the options of its bridge."""
-        self.remote = BrokerInfo(
+        self.remote = commands.BrokerInfo(
             info.broker_id, info.broker_url, broker_name=info.broker_name, network_connection=True
         )
 
@@ -174,12 +152,7 @@ class NetworkBridge:
         self.enqueue_count = self.dequeue_count = self.received_count = 0
 
     async def start(self) -> None:
-        """Connect both brokers, and forward from now on. Call `stop` afterwards, even on failure.
-
-        Raises:
-            LoopBackError: the remote broker is the local one.
-            JMSException: a broker is unreachable, or refuses the bridge.
-        """
+        """Connect both brokers, and forward from now on. Call `stop` afterwards in any case."""
         attributes, host = self._attributes, self._host
         self._remote = remote = await self._reach()
         if self.remote_id == host.broker_id:
@@ -248,7 +221,7 @@ class NetworkBridge:
     async def _introduce(self, remote: BridgeEnd) -> None:
         """Send the BrokerInfo of the bridge, which says whether it is duplex."""
         attributes, host = self._attributes, self._host
-        info = BrokerInfo(
+        info = commands.BrokerInfo(
             host.broker_id,
             host.connect_uri,
             broker_name=host.broker_name,
@@ -328,19 +301,19 @@ class NetworkBridge:
                 await self._remote.stop(LAST_DELIVERED_UNSET)
 
     # from the local broker
-    def _on_local(self, command: Command) -> None:
+    def _on_local(self, command: commands.Command) -> None:
         subscriptions = self._subscriptions
         if self._error is not None or subscriptions is None:
             return
-        if isinstance(command, MessageDispatch):
+        if isinstance(command, commands.MessageDispatch):
             demand = subscriptions.of_consumer(command.consumer_id)
             if demand is not None:
                 self._forward(command, demand)
-        elif isinstance(command, ConsumerControl) and command.close:
+        elif isinstance(command, commands.ConsumerControl) and command.close:
             demand = subscriptions.of_consumer(command.consumer_id)
             if demand is not None:
                 subscriptions.drop(demand)
-        elif isinstance(command, ConnectionErrorCommand):
+        elif isinstance(command, commands.ConnectionError):
             logger.warning(
                 "Network connector %s: this broker reports an error to the bridge to %s: %s",
                 self._attributes.name,
@@ -348,7 +321,7 @@ class NetworkBridge:
                 from_throwable(command.exception),
             )
 
-    def _forward(self, dispatch: MessageDispatch, demand: Demand) -> None:
+    def _forward(self, dispatch: commands.MessageDispatch, demand: Demand) -> None:
         """Forward a message; if it may not pass, a durable subscription only acknowledges it."""
         message = dispatch.message
         local, remote = self._local, self._remote
@@ -393,7 +366,10 @@ class NetworkBridge:
             self._waiting = spawn(self._wait_for_remote, remote, name="pyjms bridge drain")
 
     def _on_answer(
-        self, dispatch: MessageDispatch, demand: Demand, outcome: Response | Exception
+        self,
+        dispatch: commands.MessageDispatch,
+        demand: Demand,
+        outcome: commands.Response | Exception,
     ) -> None:
         message = dispatch.message
         assert message is not None
@@ -417,7 +393,10 @@ class NetworkBridge:
             self._subscriptions.end_if_confirmed(demand)
 
     def _dead_letter(
-        self, dispatch: MessageDispatch, message: ActiveMQMessage, refusal: Exception
+        self,
+        dispatch: commands.MessageDispatch,
+        message: commands.ActiveMQMessage,
+        refusal: Exception,
     ) -> None:
         """Let the local broker dead-letter a message that will never be forwarded."""
         logger.warning("%s is not forwarded: %s", message.message_id, refusal)
@@ -431,24 +410,24 @@ class NetworkBridge:
             self._local_transport.resume_reading()
 
     # from the remote broker
-    def _on_remote(self, command: Command) -> None:
-        if isinstance(command, MessageDispatch):
+    def _on_remote(self, command: commands.Command) -> None:
+        if isinstance(command, commands.MessageDispatch):
             if command.message is not None:
                 self.on_advisory(command.message)
-        elif isinstance(command, ActiveMQMessage) and command.type == ADVISORY_TYPE:
+        elif isinstance(command, commands.ActiveMQMessage) and command.type == ADVISORY_TYPE:
             self.on_advisory(command)  # ActiveMQ forwards advisories over a duplex connection
-        elif isinstance(command, ConnectionErrorCommand):
+        elif isinstance(command, commands.ConnectionError):
             error = from_throwable(command.exception)
             if isinstance(error, MessageFormatException):  # its message is acknowledged already
                 logger.warning("%s has refused a message: %s", self.remote_name, error)
             else:
                 self.fail(self._explain(error))
-        elif isinstance(command, ShutdownInfo):
+        elif isinstance(command, commands.ShutdownInfo):
             self.fail(ConnectionFailedException(f"Broker {self.remote_name} stops"))
-        elif isinstance(command, BrokerSubscriptionInfo):
+        elif isinstance(command, commands.BrokerSubscriptionInfo):
             self.on_subscriptions(command)
         elif self._inbound is not None:
-            self.received_count += isinstance(command, ActiveMQMessage)
+            self.received_count += isinstance(command, commands.ActiveMQMessage)
             self._inbound.take(command)
 
     def _explain(self, error: Exception) -> Exception:
@@ -461,7 +440,7 @@ class NetworkBridge:
             f"{self.remote_name} has not noticed yet that an earlier bridge has ended",
         )
 
-    def on_subscriptions(self, command: BrokerSubscriptionInfo) -> None:
+    def on_subscriptions(self, command: commands.BrokerSubscriptionInfo) -> None:
         """Handle the list of all durable subscriptions of the remote broker."""
         attributes = self._attributes
         if not attributes.sync_durable_subs or attributes.dynamic_only or self._error is not None:
@@ -471,7 +450,7 @@ class NetworkBridge:
         else:
             self._subscriptions.synchronize(command)
 
-    def on_advisory(self, message: ActiveMQMessage) -> None:
+    def on_advisory(self, message: commands.ActiveMQMessage) -> None:
         """Handle an advisory about a remote consumer or temporary destination."""
         if self._subscriptions is not None and self._error is None:
             self._subscriptions.take(message)
@@ -483,12 +462,14 @@ async def _stop(end: BridgeEnd) -> None:
 
 
 def _acknowledgement(
-    dispatch: MessageDispatch, message: ActiveMQMessage, refusal: Exception | None = None
-) -> MessageAck:
-    return MessageAck(
+    dispatch: commands.MessageDispatch,
+    message: commands.ActiveMQMessage,
+    refusal: Exception | None = None,
+) -> commands.MessageAck:
+    return commands.MessageAck(
         dispatch.destination,
         consumer_id=dispatch.consumer_id,
-        ack_type=int(AckType.INDIVIDUAL if refusal is None else AckType.POISON),
+        ack_type=int(commands.AckType.INDIVIDUAL if refusal is None else commands.AckType.POISON),
         first_message_id=message.message_id,
         last_message_id=message.message_id,
         message_count=1,
@@ -496,14 +477,14 @@ def _acknowledgement(
     )
 
 
-def _compress(message: ActiveMQMessage) -> None:
+def _compress(message: commands.ActiveMQMessage) -> None:
     """Compress an uncompressed body; that of a BytesMessage is preceded by its size."""
     content = message.content
     if message.compressed or not content:
         return
     body = bytes(content)
     packed = zlib.compress(body)
-    if isinstance(message, ActiveMQBytesMessage):
+    if isinstance(message, commands.ActiveMQBytesMessage):
         packed = len(body).to_bytes(4, "big") + packed
     message.content, message.compressed = packed, True
 
@@ -517,19 +498,21 @@ def _local_transport(host: BrokerHost) -> RequestTransport:
 class _InboundConnection:
     """Passes commands unchanged between the remote and the local broker."""
 
-    def __init__(self, bridge: NetworkBridge, host: BrokerHost, remote: Transport[Command]) -> None:
+    def __init__(
+        self, bridge: NetworkBridge, host: BrokerHost, remote: Transport[commands.Command]
+    ) -> None:
         self._remote = remote
         self._fail = bridge.fail
         # without the correlator, which would renumber the commands
         self._local = _local_transport(host).next
         self._local.listener = self
 
-    async def start(self, about: BrokerInfo) -> None:
+    async def start(self, about: commands.BrokerInfo) -> None:
         """Connect to the local broker; `about` describes the remote one."""
         await self._local.start()
         self._local.oneway(about)
 
-    def take(self, command: Command) -> None:
+    def take(self, command: commands.Command) -> None:
         """Pass a command of the remote broker to the local one."""
         try:
             self._local.oneway(command)
@@ -541,16 +524,16 @@ class _InboundConnection:
         await self._local.stop()
 
     # from the own broker
-    def on_command(self, command: Command) -> None:
+    def on_command(self, command: commands.Command) -> None:
         """Pass a command of the local broker to the remote one, except for its BrokerInfo."""
-        if isinstance(command, BrokerInfo):
+        if isinstance(command, commands.BrokerInfo):
             return
         try:
             self._remote.oneway(command)
         except ConnectionFailedException as error:
             self._fail(error)
         except LocalProtocolError as error:
-            if not isinstance(command, MessageDispatch) or command.message is None:
+            if not isinstance(command, commands.MessageDispatch) or command.message is None:
                 raise
             logger.warning("%s is not forwarded: %s", command.message.message_id, error)
             self.take(_acknowledgement(command, command.message, error))
@@ -573,30 +556,30 @@ class BridgeEnd:
     def __init__(
         self,
         transport: RequestTransport,
-        on_command: Callable[[Command], None],
+        on_command: Callable[[commands.Command], None],
         on_failure: Callable[[Exception], None],
         *,
         is_duplex: bool = False,
     ) -> None:
         self.transport = transport
-        self.connection_id = ConnectionId(IdGenerator().generate())
-        self.producer_id = ProducerId(self.connection_id.value, 1, _SESSION)
+        self.connection_id = commands.ConnectionId(IdGenerator().generate())
+        self.producer_id = commands.ProducerId(self.connection_id.value, 1, _SESSION)
         self.client_id = ""
         self._deliver = on_command
         self._fail = on_failure
         self._consumers = itertools.count(1)
-        self._introduction: BrokerInfo | None = None
+        self._introduction: commands.BrokerInfo | None = None
         self._introduced = anyio.Event()
         self._error: Exception | None = None
         self._has_connection = False
         self._is_duplex = is_duplex
         transport.listener = self
 
-    def next_consumer_id(self) -> ConsumerId:
+    def next_consumer_id(self) -> commands.ConsumerId:
         """Return the id of a new consumer of the session."""
-        return ConsumerId(self.connection_id.value, _SESSION, next(self._consumers))
+        return commands.ConsumerId(self.connection_id.value, _SESSION, next(self._consumers))
 
-    async def start(self) -> BrokerInfo:
+    async def start(self) -> commands.BrokerInfo:
         """Connect; return the broker's BrokerInfo."""
         await self.transport.start()
         with _clock.timeout(_TIMEOUT):
@@ -610,20 +593,22 @@ class BridgeEnd:
     async def open(self, client_id: str, user_name: str | None, password: str | None) -> None:
         """Log in, and open the session and the producer."""
         self.client_id = client_id
-        info = ConnectionInfo(self.connection_id, client_id, password, user_name)
+        info = commands.ConnectionInfo(self.connection_id, client_id, password, user_name)
         self._has_connection = True
         await self.request(info)
-        await self.request(SessionInfo(SessionId(self.connection_id.value, _SESSION)))
-        await self.request(ProducerInfo(self.producer_id))
+        await self.request(
+            commands.SessionInfo(commands.SessionId(self.connection_id.value, _SESSION))
+        )
+        await self.request(commands.ProducerInfo(self.producer_id))
 
-    async def request(self, command: Command) -> None:
+    async def request(self, command: commands.Command) -> None:
         """Send a command and wait for its response, which a duplex connection does not have."""
         if self._is_duplex:
             self.transport.oneway(command)  # a refusal arrives as a ConnectionError
         else:
             await self.transport.request(command, _TIMEOUT)
 
-    def send(self, command: Command) -> None:
+    def send(self, command: commands.Command) -> None:
         """Send a command; end the bridge if the transport has failed."""
         try:
             self.transport.oneway(command)
@@ -631,11 +616,11 @@ class BridgeEnd:
             self._fail(error)
 
     def try_request(
-        self, command: Command, on_refusal: Callable[[Exception], None] | None = None
+        self, command: commands.Command, on_refusal: Callable[[Exception], None] | None = None
     ) -> None:
         """Send a command without waiting; a refusal is passed to `on_refusal`, or logged."""
 
-        def on_response(outcome: Response | Exception) -> None:
+        def on_response(outcome: commands.Response | Exception) -> None:
             # a failure of the connection ends the bridge anyway
             if isinstance(outcome, Exception) and not isinstance(
                 outcome, ConnectionFailedException
@@ -655,16 +640,16 @@ class BridgeEnd:
         if self._has_connection and self._error is None:
             self._has_connection = False
             try:
-                end = RemoveInfo(self.connection_id, last_delivered)
-                self.transport.oneway(ShutdownInfo() if self._is_duplex else end)
+                end = commands.RemoveInfo(self.connection_id, last_delivered)
+                self.transport.oneway(commands.ShutdownInfo() if self._is_duplex else end)
             except ConnectionFailedException as error:
                 logger.debug("%s is lost already: %s", self.transport.remote_address, error)
         await self.transport.stop()
 
     # from the transport
-    def on_command(self, command: Command) -> None:
+    def on_command(self, command: commands.Command) -> None:
         """Handle a command of the broker."""
-        if isinstance(command, BrokerInfo):
+        if isinstance(command, commands.BrokerInfo):
             self._introduction = command
             self._introduced.set()
         else:

@@ -25,11 +25,7 @@ from pyjms_broker.api.access import Right
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import copy_command
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION, BrokerHost
-from pyjms_broker.filters.advisories import (
-    CONSUMER_PREFIX,
-    VIRTUAL_CONSUMER_PREFIX,
-    consumer_topic,
-)
+from pyjms_broker.filters.advisories import CONSUMER_PREFIX, VIRTUAL_CONSUMER_PREFIX, consumer_topic
 from pyjms_broker.network.attributes import NetworkConnectorAttributes
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.bridge_filter import is_too_long, path_with

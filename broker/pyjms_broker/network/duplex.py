@@ -17,14 +17,7 @@ from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.base import Transport
 from pyjms.transport.openwire.correlator import ResponseCorrelator
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    BrokerInfo,
-    BrokerSubscriptionInfo,
-    Command,
-    MessageDispatch,
-)
-from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
+from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.connector.base import BrokerHost
@@ -51,23 +44,27 @@ def reverse_handlers(bridge: ReverseBridge, send: CommandHandler) -> dict[int, C
     `send` handles its messages.
     """
 
-    def take(_connection: BrokerConnection, command: Command) -> CommandResult:
+    def take(_connection: BrokerConnection, command: commands.Command) -> CommandResult:
         bridge.take(command)
         return COMPLETED
 
-    def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
+    def on_message(
+        connection: BrokerConnection, message: commands.ActiveMQMessage
+    ) -> CommandResult:
         bridge.received_count += 1
         return send(connection, message)
 
-    def on_plain_message(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
+    def on_plain_message(
+        connection: BrokerConnection, message: commands.ActiveMQMessage
+    ) -> CommandResult:
         handler = take if message.type == ADVISORY_TYPE else on_message
         return handler(connection, message)
 
-    answers = (*RESPONSES, MessageDispatch.TYPE, ConnectionErrorCommand.TYPE)
+    answers = (*RESPONSES, commands.MessageDispatch.TYPE, commands.ConnectionError.TYPE)
     return {
-        **dict.fromkeys((*answers, BrokerSubscriptionInfo.TYPE), take),
+        **dict.fromkeys((*answers, commands.BrokerSubscriptionInfo.TYPE), take),
         **dict.fromkeys(MESSAGES, on_message),
-        ActiveMQMessage.TYPE: on_plain_message,
+        commands.ActiveMQMessage.TYPE: on_plain_message,
     }
 
 
@@ -82,7 +79,7 @@ class ReverseBridge(NetworkBridge):
         host: BrokerHost,
         attributes: NetworkConnectorAttributes,
         connection: BrokerConnection,
-        info: BrokerInfo,
+        info: commands.BrokerInfo,
     ) -> None:
         super().__init__(host, attributes, Remote(()))
         self._connection = connection
@@ -91,11 +88,11 @@ class ReverseBridge(NetworkBridge):
         self._correlator = ResponseCorrelator(_AcceptedConnection(connection))
         self._describe(info)
 
-    def take(self, command: Command) -> None:
+    def take(self, command: commands.Command) -> None:
         """Handle a response to this bridge's requests, an advisory or a list of subscriptions."""
-        if isinstance(command, ActiveMQMessage):
+        if isinstance(command, commands.ActiveMQMessage):
             self.on_advisory(command)
-        elif isinstance(command, BrokerSubscriptionInfo):
+        elif isinstance(command, commands.BrokerSubscriptionInfo):
             self.on_subscriptions(command)
         else:
             self._correlator.on_command(command)
@@ -175,7 +172,7 @@ class ReverseBridge(NetworkBridge):
         """Do nothing: the connector has already sent the BrokerInfo."""
 
 
-class _AcceptedConnection(Transport[Command]):
+class _AcceptedConnection(Transport[commands.Command]):
     """The sending half of an accepted connection, whose owner handles the input."""
 
     def __init__(self, connection: BrokerConnection) -> None:
@@ -187,7 +184,7 @@ class _AcceptedConnection(Transport[Command]):
     async def stop(self) -> None:
         self._connection.stop_soon()
 
-    def oneway(self, command: Command) -> None:
+    def oneway(self, command: commands.Command) -> None:
         self._connection.send_command(command)
 
     @property

@@ -146,12 +146,7 @@ class Networks:
     def add(
         self, uri: str, attributes: NetworkConnectorAttributes | None = None
     ) -> NetworkConnector:
-        """Add a network connector without starting it.
-
-        Raises:
-            ConfigurationException: the URI is invalid, or the name is already in use.
-            UnsupportedOperationException: the scheme of a broker is not supported.
-        """
+        """Add a network connector without starting it."""
         from pyjms_broker.network.connector import NetworkConnector  # noqa: PLC0415 - see above
 
         connector = NetworkConnector(self._host, uri, attributes)
@@ -167,9 +162,6 @@ class Networks:
         """Add a network connector with the default attributes, like `add`.
 
         It gets the first unused name of NC, NC-2, NC-3 and so on.
-
-        Raises:
-            JMSException: the URI is invalid.
         """
         from pyjms_broker.network.attributes import NetworkConnectorAttributes  # noqa: PLC0415
 

@@ -20,12 +20,7 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.api.context import ConnectionContext, SecurityContext
 from pyjms_broker.security.audit import audit
-from pyjms_broker.security.failed_logins import (
-    FailedLogins,
-    LoginTurns,
-    Origin,
-    address_key,
-)
+from pyjms_broker.security.failed_logins import FailedLogins, LoginTurns, Origin, address_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,7 @@ from weakref import WeakSet
 from pyjms.errors import JMSSecurityException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.runtime import clock as _clock
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    ConnectionInfo,
-    ConsumerInfo,
-    ProducerInfo,
-    RemoveSubscriptionInfo,
-)
+from pyjms.wire.openwire import commands
 from pyjms_broker.api.access import Right, is_answered, meaning, permanent
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
@@ -187,13 +181,13 @@ class UserAccess:
         if not self.may(right, destination):
             self.refuse(right.value, destination.qualified_name)
 
-    def check_request(self, message: ActiveMQMessage) -> None:
+    def check_request(self, message: commands.ActiveMQMessage) -> None:
         if message.destination is not None:
             self.check(Right.WRITE, message.destination)
         if message.reply_to is not None:
             self.check(Right.WRITE, message.reply_to)
 
-    def check_send(self, message: ActiveMQMessage, destination: Destination) -> None:
+    def check_send(self, message: commands.ActiveMQMessage, destination: Destination) -> None:
         """Check that the user may send a message."""
         if destination in self.writable:
             self.last_written = destination
@@ -237,7 +231,7 @@ class AuthorizationBroker(BrokerFilter):
         for access in self._accesses:
             access.change_rights(rights)
 
-    def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
+    def add_connection(self, context: ConnectionContext, info: commands.ConnectionInfo) -> None:
         self._give_access(context)
         super().add_connection(context, info)
         self._give_access(context)  # an inner authentication filter may have found out who it is
@@ -252,7 +246,7 @@ class AuthorizationBroker(BrokerFilter):
             self._accesses.add(access)
 
     # messages
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+    def send(self, exchange: ProducerExchange, message: commands.ActiveMQMessage) -> Completion:
         access = exchange.context.access
         # most messages have the same destination as the last one
         if not (isinstance(access, UserAccess) and message.destination is access.last_written):
@@ -261,19 +255,19 @@ class AuthorizationBroker(BrokerFilter):
             _check_original(exchange.context, message)
         return self.next.send(exchange, message)
 
-    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+    def add_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
         if info.destination is not None and not _is_free(context):
             _access(context).check(Right.WRITE, info.destination)
         super().add_producer(context, info)
 
     # consumers
-    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+    def add_consumer(self, context: ConnectionContext, info: commands.ConsumerInfo) -> Subscription:
         if info.destination is not None and not _is_free(context):
             _access(context).check(Right.READ, info.destination)
         return super().add_consumer(context, info)
 
     def remove_subscription(
-        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+        self, context: ConnectionContext, info: commands.RemoveSubscriptionInfo
     ) -> Completion:
         if not _is_free(context):
             _access(context)
@@ -304,13 +298,13 @@ class AuthorizationBroker(BrokerFilter):
         super().remove_destination(context, destination, timeout)
 
 
-def _check_send(context: ConnectionContext, message: ActiveMQMessage) -> None:
+def _check_send(context: ConnectionContext, message: commands.ActiveMQMessage) -> None:
     """Check that a client may send a message."""
     if message.destination is not None and not _is_free(context):
         _access(context).check_send(message, message.destination)
 
 
-def _check_original(context: ConnectionContext, message: ActiveMQMessage) -> None:
+def _check_original(context: ConnectionContext, message: commands.ActiveMQMessage) -> None:
     """Remove an original destination to which the client itself may not send.
 
     An operator who retries the dead letter would send it there, with the operator's rights.

@@ -78,11 +78,7 @@ class LdapLogin:
 
     def login(self, credentials: Credentials) -> SecurityContext | None:
         """Authenticate against the directory; return None if the client has sent no name."""
-        from ldap3.core.exceptions import (  # noqa: PLC0415 - an extra
-            LDAPCommunicationError,
-            LDAPException,
-            LDAPStartTLSError,
-        )
+        from ldap3.core.exceptions import LDAPCommunicationError, LDAPException, LDAPStartTLSError  # noqa: PLC0415 - an extra
 
         name, password = credentials.user_name, credentials.password
         if name is None:

@@ -17,7 +17,7 @@ from pyjms_broker.service.uri import check_options
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.vm.client import vm_transport
-    from pyjms_broker.service.peers import peer_transport
+    from pyjms_broker.service.factories import peer_transport
 
 __all__ = [
     "BrokerPlugin",

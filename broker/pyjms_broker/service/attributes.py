@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pyjms.selector import DEFAULT_LIMITS
+from pyjms.transport.options import camel_case
 from pyjms_broker.attribute import Attribute, Unit, attribute, attributes_of, count, duration, flag
 from pyjms_broker.region import system_usage as usage
 from pyjms_broker.region.system_usage import DestinationLimits
@@ -29,53 +30,40 @@ class BrokerAttributes:
     """General attributes of a broker."""
 
     broker_name: Annotated[
-        str,
-        Attribute(
-            "Unique in the process; characters outside [a-zA-Z0-9._:-] become _.", "brokerName"
-        ),
+        str, Attribute("Unique in the process; characters outside [a-zA-Z0-9._:-] become _.")
     ] = field(default="localhost", kw_only=False)
     persistent: bool = flag(
-        "Whether messages survive a restart; false: they are kept in memory only.",
-        "persistent",
-        default=True,
+        "Whether messages survive a restart; false: they are kept in memory only.", default=True
     )
     data_directory: Path | str = attribute(
         DEFAULT_DATA_DIRECTORY,
         "Directory with a subdirectory for each broker, such as localhost/KahaDB.",
-        "dataDirectory",
-        Unit.PATH,
+        unit=Unit.PATH,
     )
     delete_all_messages_on_startup: bool = flag(
-        "Whether the broker starts with an empty store; scheduled messages are kept.",
-        "deleteAllMessagesOnStartup",
+        "Whether the broker starts with an empty store; scheduled messages are kept."
     )
     advisory_support: bool = flag(
         "Whether advisories are sent; Java clients need them for temporary destinations.",
-        "advisorySupport",
         default=True,
     )
     anonymous_producer_advisory_support: bool = flag(
-        "Whether producers without a destination also cause advisories.",
-        "anonymousProducerAdvisorySupport",
+        "Whether producers without a destination also cause advisories."
     )
     use_virtual_topics: bool = flag(
-        "Whether VirtualTopic.> feeds the queues Consumer.*.VirtualTopic.>.",
-        "useVirtualTopics",
-        default=True,
+        "Whether VirtualTopic.> feeds the queues Consumer.*.VirtualTopic.>.", default=True
     )
     use_virtual_dest_subs: bool = flag(
-        "Whether consumers of queues fed by virtual destinations cause advisories for these.",
-        "useVirtualDestSubs",
+        "Whether consumers of queues fed by virtual destinations cause advisories for these."
     )
     use_virtual_dest_subs_on_creation: bool = flag(
-        "Whether such queues cause them even without consumers; needs use_virtual_dest_subs.",
-        "useVirtualDestSubsOnCreation",
+        "Whether such queues cause them even without consumers; needs use_virtual_dest_subs."
     )
     use_mirrored_queues: bool = flag(
-        "Whether messages to queue x are copied to VirtualTopic.Mirror.x.", "useMirroredQueues"
+        "Whether messages to queue x are copied to VirtualTopic.Mirror.x."
     )
     use_temp_mirrored_queues: bool = flag(
-        "Whether temporary queues are also mirrored.", "useTempMirroredQueues", default=True
+        "Whether temporary queues are also mirrored.", default=True
     )
     populate_jmsx_user_id: bool = flag(
         "Whether messages get their sender's login name as JMSXUserID.", "populateJMSXUserID"
@@ -85,178 +73,134 @@ class BrokerAttributes:
         "useAuthenticatedPrincipalForJMSXUserID",
     )
     enable_message_expiration_on_active_durable_subs: bool = flag(
-        "Whether the expiry scan includes durable subscriptions that are in use.",
-        "enableMessageExpirationOnActiveDurableSubs",
+        "Whether the expiry scan includes durable subscriptions that are in use."
     )
     allow_temp_auto_creation_on_send: bool = flag(
-        "Whether sending to an unknown temporary destination creates it.",
-        "allowTempAutoCreationOnSend",
+        "Whether sending to an unknown temporary destination creates it."
     )
     maximum_destinations: int = count(
         _LIMITS.maximum,
         "Maximum number of destinations of all kinds; ActiveMQ has no limit.",
-        "maximumDestinations",
         minimum=1,
     )
     maximum_destinations_per_connection: int = count(
         _LIMITS.per_connection,
         "Maximum number of queues and topics created by one connection; ActiveMQ has no limit.",
-        "maximumDestinationsPerConnection",
         minimum=1,
     )
     maximum_destinations_per_user: int = count(
         _LIMITS.per_user,
         "Maximum number of existing ones created by one user; all clients without a name are one.",
-        "maximumDestinationsPerUser",
         minimum=1,
     )
     keep_durable_subs_active: bool = flag(
         "Whether durable subscriptions keep messages in memory while they have no consumer; false: "
         "persistent ones wait in the store, others are dropped.",
-        "keepDurableSubsActive",
         default=True,
     )
-    reject_durable_consumers: bool = flag(
-        "Whether consumers of durable subscriptions are refused.", "rejectDurableConsumers"
-    )
+    reject_durable_consumers: bool = flag("Whether consumers of durable subscriptions are refused.")
     offline_durable_subscriber_timeout: float = duration(
-        0.0,
-        "Time without a consumer after which a durable subscription is removed; 0: never.",
-        "offlineDurableSubscriberTimeout",
+        0.0, "Time without a consumer after which a durable subscription is removed; 0: never."
     )
     offline_durable_subscriber_task_schedule: float = duration(
-        300.0,
-        "Time between checks for such subscriptions; 0: no checks.",
-        "offlineDurableSubscriberTaskSchedule",
+        300.0, "Time between checks for such subscriptions; 0: no checks."
     )
     schedule_period_for_destination_purge: float = duration(
         _LIMITS.purge_period,
         "Time between sweeps for gc_inactive_destinations of policies; 0: no sweeps.",
-        "schedulePeriodForDestinationPurge",
     )
     max_purged_destinations_per_sweep: int = count(
-        _LIMITS.purge_maximum,
-        "Maximum number of destinations removed by one sweep; 0: unlimited.",
-        "maxPurgedDestinationsPerSweep",
+        _LIMITS.purge_maximum, "Maximum number of destinations removed by one sweep; 0: unlimited."
     )
     unfinished_frames_limit: int = attribute(
         512 * 1024 * 1024,
         "Memory for messages that are partially received or wait for space; 0: unlimited.",
-        "unfinishedFramesLimit",
-        Unit.BYTES,
+        unit=Unit.BYTES,
     )
     frame_read_timeout: float = duration(
-        30.0,
-        "Maximum time to receive such a message while others need its memory.",
-        "frameReadTimeout",
+        30.0, "Maximum time to receive such a message while others need its memory."
     )
     unsent_frames_limit: int = attribute(
         512 * 1024 * 1024,
         "Memory for long messages that clients have not read; 0: unlimited.",
-        "unsentFramesLimit",
-        Unit.BYTES,
+        unit=Unit.BYTES,
     )
     frame_write_timeout: float = duration(
-        30.0,
-        "Maximum time to read such a message while others need its memory.",
-        "frameWriteTimeout",
+        30.0, "Maximum time to read such a message while others need its memory."
     )
     connection_info_timeout: float = duration(
-        120.0,
-        "Maximum time for a client without keep-alives to identify itself; 0: no limit.",
-        "connectionInfoTimeout",
+        120.0, "Maximum time for a client without keep-alives to identify itself; 0: no limit."
     )
     allow_anonymous_remote: bool = flag(
-        "Whether other machines may connect although there are no users; they may do anything.",
-        "allowAnonymousRemote",
+        "Whether other machines may connect although there are no users; they may do anything."
     )
     reserved_file_handles: int = count(
         128,
         "File handles (of ulimit -n) reserved for the stores; clients that need them are refused.",
-        "reservedFileHandles",
     )
     client_memory_limit: int = attribute(
         64 * 1024 * 1024,
         "Memory for the consumers, selectors and other resources of a connection; 0: unlimited.",
-        "clientMemoryLimit",
-        Unit.BYTES,
+        unit=Unit.BYTES,
     )
     maximum_selector_nodes: int = count(
         DEFAULT_LIMITS.nodes,
         "Maximum number of names, literals and operators in a selector; an IN list counts once.",
-        "maximumSelectorNodes",
         minimum=1,
     )
     maximum_selector_depth: int = count(
         DEFAULT_LIMITS.depth,
         "Maximum nesting depth of a selector, at most 100.",
-        "maximumSelectorDepth",
         minimum=1,
         maximum=DEFAULT_LIMITS.depth,
     )
     maximum_selector_steps: int = count(
         DEFAULT_LIMITS.steps,
         "Maximum steps of a selector's regular expressions and lists per message.",
-        "maximumSelectorSteps",
     )
     maximum_selector_characters: int = count(
         DEFAULT_LIMITS.characters,
         "Maximum characters read or written by a selector's text operations per message.",
-        "maximumSelectorCharacters",
     )
     maximum_selector_steps_per_second: int = count(
         250_000,
         "Maximum steps of all selectors; above, expensive consumers are closed; 0: unlimited.",
-        "maximumSelectorStepsPerSecond",
     )
     rollback_only_on_async_exception: bool = flag(
-        "Whether a failed command that required no response makes the commit fail.",
-        "rollbackOnlyOnAsyncException",
-        default=True,
+        "Whether a failed command that required no response makes the commit fail.", default=True
     )
     monitor_connection_splits: bool = flag(
-        "Whether a client that connects directly ends what a network connector subscribed for it.",
-        "monitorConnectionSplits",
+        "Whether a client that connects directly ends what a network connector subscribed for it."
     )
     split_system_usage_for_producers_consumers: bool = flag(
-        "Whether memory_limit is divided between producers and consumers, by the two portions.",
-        "splitSystemUsageForProducersConsumers",
+        "Whether memory_limit is divided between producers and consumers, by the two portions."
     )
     producer_system_usage_portion: int = count(
         60,
         "Percentage of memory_limit at which senders wait, if it is divided.",
-        "producerSystemUsagePortion",
         minimum=1,
         maximum=100,
     )
     consumer_system_usage_portion: int = count(
         40,
         "Percentage of memory_limit for messages that wait for topic consumers, if it is divided.",
-        "consumerSystemUsagePortion",
         minimum=1,
         maximum=100,
     )
-    restart_allowed: bool = flag(
-        "Whether the broker may be restarted after a stop.", "restartAllowed", default=True
-    )
+    restart_allowed: bool = flag("Whether the broker may be restarted after a stop.", default=True)
     scheduler_support: bool = flag(
-        "Whether messages with AMQ_SCHEDULED_DELAY, _PERIOD or _CRON are scheduled.",
-        "schedulerSupport",
+        "Whether messages with AMQ_SCHEDULED_DELAY, _PERIOD or _CRON are scheduled."
     )
     adjust_usage_limits: bool = flag(
         "Whether limits above the memory or free disk space are lowered; false: the start fails.",
-        "adjustUsageLimits",
         default=True,
     )
-    max_scheduler_repeat_allowed: int = count(
-        1000, "Highest AMQ_SCHEDULED_REPEAT.", "maxSchedulerRepeatAllowed"
-    )
+    max_scheduler_repeat_allowed: int = count(1000, "Highest AMQ_SCHEDULED_REPEAT.")
     scheduler_directory: Path | str | None = attribute(
         None,
         "Directory of scheduled messages, the same for master and slave; null: scheduler in "
         "the broker's directory.",
-        "schedulerDirectory",
-        Unit.PATH,
+        unit=Unit.PATH,
     )
 
 
@@ -302,10 +246,9 @@ class SystemUsageAttributes:
 def uri_attributes() -> dict[str, tuple[str, Callable[[str], object]]]:
     """Return the attributes that URIs can set: ActiveMQ's name to our name and its parser."""
     return {
-        attribute.uri_name: (name, _reader_of(kind, attribute))
+        attribute.uri_name or camel_case(name): (name, _reader_of(kind, attribute))
         for table in (BrokerAttributes, SystemUsageAttributes)
         for name, (kind, attribute) in attributes_of(table).items()
-        if attribute.uri_name is not None
     }
 
 

@@ -16,7 +16,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.broker import Broker, BrokerPlugin
 from pyjms_broker.attribute import flag
-from pyjms_broker.filters.virtual_topics import VirtualDestination
+from pyjms_broker.filters.virtual_destinations import VirtualDestination
 from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
 from pyjms_broker.store.api import PersistenceAdapter

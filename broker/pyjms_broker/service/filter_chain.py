@@ -19,7 +19,8 @@ from pyjms_broker.filters.offline_subscriptions import OfflineSubscriptionsBroke
 from pyjms_broker.filters.ranges.filter import RangesBroker
 from pyjms_broker.filters.scheduler.schedule_properties import UnscheduledSendsBroker
 from pyjms_broker.filters.transactions import TransactionBroker
-from pyjms_broker.filters.virtual_topics import (
+from pyjms_broker.filters.virtual_destinations import (
+    MirroredQueue,
     VirtualDestination,
     VirtualDestinationInterceptor,
     VirtualTopic,
@@ -265,6 +266,4 @@ def _virtual_destinations(config: BrokerConfiguration) -> list[VirtualDestinatio
         virtual = (VirtualTopic(),) if config.use_virtual_topics else ()
     if not config.use_mirrored_queues:
         return [*virtual]
-    from pyjms_broker.filters.mirrored_queues import MirroredQueue  # noqa: PLC0415 - few brokers have them
-
     return [MirroredQueue(temporary=config.use_temp_mirrored_queues), *virtual]

@@ -248,7 +248,7 @@ class BrokerService(BrokerConfiguration):
             JMSException: the broker cannot start.
         """
         if broker_config is not None and broker_config.startswith("peer:"):
-            from pyjms_broker.service.peers import create_peer  # noqa: PLC0415 - few are peers
+            from pyjms_broker.service.factories import create_peer  # noqa: PLC0415 - few are peers
 
             return await create_peer(name, broker_config)
         if broker_config is not None and not broker_config.startswith("broker:"):

@@ -42,11 +42,7 @@ _T = TypeVar("_T")
 
 
 def require_started(part: _T | None) -> _T:
-    """Return a component that exists once the broker has started.
-
-    Raises:
-        IllegalStateException: it has not been started.
-    """
+    """Return a component that exists once the broker has started."""
     if part is None:
         raise IllegalStateException("Broker has not been started", hint="await broker.start()")
     return part

@@ -91,14 +91,15 @@ def _bytes_of(name: str, limit: int | str, whole: Callable[[], int]) -> int:
 
 def disk_size(directory: Path) -> int:
     """Return the size in bytes of the file system that contains, or will contain, `directory`."""
-    return shutil.disk_usage(_existing(directory)).total
+    return shutil.disk_usage(existing(directory)).total
 
 
-def _existing(directory: Path) -> Path:
-    existing = directory.absolute()
-    while not existing.exists():
-        existing = existing.parent
-    return existing
+def existing(directory: Path) -> Path:
+    """Return a directory or, if it does not exist yet, the one in which it will be."""
+    found = directory.absolute()
+    while not found.exists():
+        found = found.parent
+    return found
 
 
 def check_memory(config: BrokerConfiguration, usage: SystemUsage) -> None:
@@ -128,7 +129,7 @@ def check_disk(config: BrokerConfiguration, usage: SystemUsage) -> None:
 def _check_disk(
     config: BrokerConfiguration, name: str, usage: DiskUsage, directory: Path, default: int
 ) -> None:
-    usable = usage.used + shutil.disk_usage(_existing(directory)).free
+    usable = usage.used + shutil.disk_usage(existing(directory)).free
     if usage.limit <= usable:
         return
     what = f"{name} is {usage.limit:,} bytes, and the disk has room for {usable:,}"

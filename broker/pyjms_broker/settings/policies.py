@@ -16,7 +16,8 @@ from pyjms.jms.destination import Destination
 from pyjms.selector import compile_selector
 from pyjms_broker import entry_points
 from pyjms_broker.api.policies import DeadLetterStrategy, MessageQuery, SubscriptionRecoveryPolicy
-from pyjms_broker.filters import composite_queues, virtual_topics
+from pyjms_broker.filters import composite_queues
+from pyjms_broker.filters import virtual_destinations as virtual
 from pyjms_broker.policy import dead_letter, eviction, recovery, slow_consumers
 from pyjms_broker.policy.entry import PolicyAttributes, PolicyEntry
 from pyjms_broker.policy.network_bridges import (
@@ -269,9 +270,9 @@ STRATEGIES = {
 
 
 class VirtualTopicSettings(
-    BuiltSection[virtual_topics.VirtualDestination],
-    virtual_topics.VirtualTopicAttributes,
-    made_by=virtual_topics.VirtualTopic,
+    BuiltSection[virtual.VirtualDestination],
+    virtual.VirtualTopicAttributes,
+    made_by=virtual.VirtualTopic,
 ):
     """Topics whose messages are copied to queues, one for each group of consumers."""
 
@@ -303,7 +304,7 @@ class ForwardSettings(BuiltSection[Destination | composite_queues.FilteredDestin
         return composite_queues.FilteredDestination(self.destination, self.selector)
 
 
-class _CompositeSettings(BuiltSection[virtual_topics.VirtualDestination]):
+class _CompositeSettings(BuiltSection[virtual.VirtualDestination]):
     name: str
     """The name of the destination that messages are sent to."""
     forward_to: tuple[ForwardSettings, ...] = Field(min_length=1)

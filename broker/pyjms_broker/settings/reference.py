@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -384,14 +384,9 @@ def _unit_of(field: FieldInfo) -> Unit | None:
     for kind in get_args(field.annotation):
         metadata += getattr(kind, "__metadata__", ())
     for unit, alias in ((Unit.BYTES, Bytes), (Unit.SECONDS, Duration)):
-        if any(each in metadata for each in _metadata_of(alias)):
+        if any(each in metadata for each in get_args(alias)[1:]):
             return unit
     return None
-
-
-def _metadata_of(alias: Any) -> tuple[object, ...]:
-    found: tuple[object, ...] = alias.__metadata__
-    return found
 
 
 def _size(size: int) -> str:

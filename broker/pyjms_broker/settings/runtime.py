@@ -200,12 +200,6 @@ class RuntimeConfiguration:
         """Reload the configuration and apply the changes; one update at a time.
 
         Logs which changes were applied and which were not. If cancelled, some may be applied.
-
-        Args:
-            read_users: whether to reload files of users even if their names are unchanged.
-
-        Raises:
-            ConfigurationException: the configuration is invalid; nothing was changed.
         """
         async with self._turn:
             try:
@@ -476,19 +470,11 @@ class RuntimeConfigurationSettings(PluginSettings):
     """Time between checks of the file; 0: it is reloaded only on SIGHUP."""
 
     def install_plugin(self, broker: Broker) -> Broker:
-        """Refuse: a broker without a service has no configuration file.
-
-        Raises:
-            ConfigurationException: always; BrokerService calls `install_managed_plugin` instead.
-        """
+        """Refuse: a broker without a service has no configuration file."""
         raise _no_file()
 
     def install_managed_plugin(self, broker: Broker, management: Management) -> Broker:
-        """Return the filter that checks the file for changes.
-
-        Raises:
-            ConfigurationException: the broker was not configured from a file.
-        """
+        """Return the filter that checks the file for changes."""
         from pyjms_broker.service import BrokerService  # noqa: PLC0415 - it imports this package
 
         service = management.context.host

@@ -306,7 +306,7 @@ class TransactionStore(Protocol):
     def rollback(self, xid: TransactionId) -> Completion:
         """Discard the transaction; messages that it acknowledged become visible again."""
 
-    def recovered(self) -> list[RecoveredTransaction]:
+    def recovered_transactions(self) -> list[RecoveredTransaction]:
         """Return the transactions that were prepared before `start` and have not ended yet.
 
         They are committed and rolled back like any other. Their messages have no reference: the

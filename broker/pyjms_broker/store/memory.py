@@ -86,7 +86,7 @@ class MemoryTransactionStore:
             entry.hidden_from -= {key}
         return COMPLETED
 
-    def recovered(self) -> list[RecoveredTransaction]:
+    def recovered_transactions(self) -> list[RecoveredTransaction]:
         """Return an empty list: no transaction survives a restart."""
         return []
 

@@ -203,7 +203,7 @@ class MultiTransactionStore:
         opened = self._pop(xid)
         return COMPLETED if opened is None else self._undo(opened)
 
-    def recovered(self) -> list[RecoveredTransaction]:
+    def recovered_transactions(self) -> list[RecoveredTransaction]:
         """Return the prepared transactions of all stores, with their branches merged."""
         return list(self._recovered.values())
 
@@ -220,7 +220,7 @@ class MultiTransactionStore:
             strategy = partition.filter.settings.purge_recovered_xa_transaction_strategy
             for adapter in partition.adapters:
                 store = adapter.transaction_store()
-                for found in store.recovered():
+                for found in store.recovered_transactions():
                     if found.xid in self._decisions.decided:
                         logger.info("Committing %s in %s, as decided", found.xid, adapter.directory)
                         results.append(adapter.commit_recovered(found))
@@ -626,11 +626,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         return adapter
 
     async def stop(self) -> None:
-        """Write everything and close all stores. Idempotent.
-
-        Raises:
-            ResourceAllocationException: the end of a journal could not be written.
-        """
+        """Write everything and close all stores. Idempotent."""
         tasks, self._tasks = self._tasks, []
         await _wakeup.end_tasks(*tasks)
         opened = self._transactions is not None
@@ -744,11 +740,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
     # -- maintenance and statistics
 
     async def checkpoint(self) -> None:
-        """See PersistenceAdapter.
-
-        Raises:
-            JMSException: a journal has failed.
-        """
+        """See PersistenceAdapter."""
         for adapter in list(self._adapters()):
             await adapter.checkpoint()
         await self._clean_up()

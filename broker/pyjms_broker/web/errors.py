@@ -10,15 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from pyjms.errors import (
-    ConfigurationException,
-    IllegalStateException,
-    InvalidDestinationException,
-    InvalidSelectorException,
-    JMSException,
-    JMSSecurityException,
-    MessageFormatException,
-)
+from pyjms import errors
 from pyjms_broker.management.errors import InstanceNotFoundException, ManagementException
 
 
@@ -47,15 +39,15 @@ class WebError(Exception):
 
 
 _STATUS: Final[tuple[tuple[type[Exception], int], ...]] = (
-    (JMSSecurityException, 403),
+    (errors.JMSSecurityException, 403),
     (InstanceNotFoundException, 404),
     (ManagementException, 400),
-    (ConfigurationException, 400),  # raised for options of a destination
-    (InvalidDestinationException, 400),
-    (InvalidSelectorException, 400),
-    (MessageFormatException, 400),
-    (IllegalStateException, 409),
-    (JMSException, 500),
+    (errors.ConfigurationException, 400),  # raised for options of a destination
+    (errors.InvalidDestinationException, 400),
+    (errors.InvalidSelectorException, 400),
+    (errors.MessageFormatException, 400),
+    (errors.IllegalStateException, 409),
+    (errors.JMSException, 500),
 )
 
 
@@ -70,7 +62,7 @@ def response_to(connection: HTTPConnection, error: Exception) -> Response:
         status, message, hint, headers = error.status, error.message, error.hint, error.headers
     elif isinstance(error, HTTPException):
         status, message, headers = error.status_code, error.detail, error.headers
-    elif isinstance(error, JMSException):
+    elif isinstance(error, errors.JMSException):
         status = next(status for kind, status in _STATUS if isinstance(error, kind))
         message, hint = error.reason, error.hint
     else:
@@ -88,6 +80,6 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 
 exception_handlers: Final = dict.fromkeys(
-    (WebError, HTTPException, JMSException, Exception), _answer
+    (WebError, HTTPException, errors.JMSException, Exception), _answer
 )
 """The exception handlers for starlette."""

@@ -35,18 +35,7 @@ logger = get_logger(__name__)
 
 
 def limit_body(request: HTTPConnection, receive: Receive, maximum: int, timeout: float) -> Receive:
-    """Wrap `receive` so that it refuses a body that is too large or arrives too slowly.
-
-    Args:
-        request: the request.
-        receive: the ASGI callable.
-        maximum: the maximum size in bytes.
-        timeout: seconds for the whole body.
-
-    Raises:
-        WebError: the request announces a body that is too large (status 413). The returned
-            callable also raises it, with status 413 or 408.
-    """
+    """Wrap `receive` so that it refuses a body that is too large or arrives too slowly."""
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced[:20]) > maximum:
         raise _too_large(maximum)
@@ -215,9 +204,6 @@ def _check_host(request: HTTPConnection, context: WebContext) -> None:
     Such a page would have the same origin as this site (DNS rebinding), and without users there is
     no login to protect the site. A browser on a trusted proxy's machine is believed as the proxy
     is, and a page may write X-Forwarded-Host, but not Host: so both names are checked.
-
-    Raises:
-        WebError: the name in the URL is not this machine's.
     """
     if context.service.allow_anonymous_remote:
         return
@@ -242,11 +228,7 @@ def _is_this_machine(name: str, context: WebContext) -> bool:
 
 
 def check_origin(request: HTTPConnection, context: WebContext) -> None:
-    """Check that a request comes from a page of this site, or not from a page.
-
-    Raises:
-        WebError: it comes from a page of another site.
-    """
+    """Check that a request comes from a page of this site, or not from a page."""
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site", "none")
     own = f"{request.scope['scheme']}://{_host(request)}"
@@ -272,9 +254,6 @@ def check_page_is_known(request: HTTPConnection) -> None:
     (no Sec-Fetch-Site) that a page opens without Referer: with a login of HTTP Basic that the
     browser remembers, such a page of another site would act as the user. The cookie of a session
     is not sent for it (SameSite).
-
-    Raises:
-        WebError: the request is a browser's and does not.
     """
     headers, session = request.headers, request.scope.get(SESSION)
     if session is not None and session.logged_in and "authorization" not in headers:

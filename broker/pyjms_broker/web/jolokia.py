@@ -22,15 +22,8 @@ from pyjms.runtime.distribution import DISTRIBUTION
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
 from pyjms_broker.connector.openwire.throwables import java_name
+from pyjms_broker.management import errors
 from pyjms_broker.management.attribute_table import ROWS
-from pyjms_broker.management.errors import (
-    AttributeNotFoundException,
-    InstanceNotFoundException,
-    InvalidArgumentException,
-    MalformedObjectNameException,
-    ManagementException,
-    OperationNotFoundException,
-)
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import Operation, View, ViewKind
 from pyjms_broker.management.object_name import ObjectName
@@ -70,7 +63,7 @@ class JolokiaRequest:
                 return int(given)
         except ValueError:
             pass
-        raise InvalidArgumentException(f"{name} is not a number: {str(given)[:_LISTED]!r}")
+        raise errors.InvalidArgumentException(f"{name} is not a number: {str(given)[:_LISTED]!r}")
 
     def flag(self, name: str) -> bool:
         """Return a boolean option, such as `ignoreErrors`."""
@@ -111,17 +104,12 @@ def _escape(part: str) -> str:
 
 
 def from_path(path: str, options: Mapping[str, object]) -> JolokiaRequest:
-    """Parse the request of a GET: `read/NAME/ATTRIBUTE`, `exec/NAME/OPERATION/ARGUMENT`.
-
-    Raises:
-        InvalidArgumentException: the request is invalid.
-        MalformedObjectNameException: the object name is invalid.
-    """
+    """Parse the request of a GET: `read/NAME/ATTRIBUTE`, `exec/NAME/OPERATION/ARGUMENT`."""
     kind, *parts = split_path(path) or ["version"]
     request = JolokiaRequest(_known_type(kind), options=options)
     if request.type in _NAMED:
         if not parts:
-            raise InvalidArgumentException("Objectname can not be null")
+            raise errors.InvalidArgumentException("Objectname can not be null")
         request.name = _name(parts.pop(0))
     _FROM_PATH[request.type](request, parts)
     return request
@@ -136,7 +124,7 @@ def _read_parts(request: JolokiaRequest, parts: list[str]) -> None:
 
 def _write_parts(request: JolokiaRequest, parts: list[str]) -> None:
     if len(parts) < 2:
-        raise InvalidArgumentException(
+        raise errors.InvalidArgumentException(
             "A write needs an attribute and a value", hint="write/NAME/ATTRIBUTE/VALUE"
         )
     request.attributes, request.value, request.path = parts[:1], _argument(parts[1]), parts[2:]
@@ -171,20 +159,15 @@ _NAMED: Final = frozenset({"read", "write", "exec", "search"})
 
 
 def from_json(content: object, options: Mapping[str, object]) -> JolokiaRequest:
-    """Parse one request of a POST.
-
-    Raises:
-        InvalidArgumentException: the request is invalid.
-        MalformedObjectNameException: the object name is invalid.
-    """
+    """Parse one request of a POST."""
     if not isinstance(content, dict):
-        raise InvalidArgumentException(
+        raise errors.InvalidArgumentException(
             "Not a request within the list of requests. "
             f"Expected map, but found: {str(content)[:_LISTED]}"
         )
     kind = content.get("type")
     if kind is None:
-        raise InvalidArgumentException("No type given")
+        raise errors.InvalidArgumentException("No type given")
     more = content.get("config")
     request = JolokiaRequest(
         _known_type(str(kind).lower()),
@@ -194,7 +177,7 @@ def from_json(content: object, options: Mapping[str, object]) -> JolokiaRequest:
     if request.type in _NAMED:
         name = content.get("mbean")
         if not isinstance(name, str):
-            raise InvalidArgumentException("Objectname can not be null")
+            raise errors.InvalidArgumentException("Objectname can not be null")
         request.name = _name(name)
     _read_json_attributes(request, content.get("attribute"))
     operation, arguments = content.get("operation"), content.get("arguments")
@@ -221,7 +204,7 @@ def _json_path(given: object) -> Sequence[str]:
 
 def _known_type(kind: str) -> str:
     if kind not in _FROM_PATH:
-        raise InvalidArgumentException(
+        raise errors.InvalidArgumentException(
             f"No type with name '{kind[:_LISTED]}' exists", hint=f"there is {', '.join(_FROM_PATH)}"
         )
     return kind
@@ -230,8 +213,8 @@ def _known_type(kind: str) -> str:
 def _name(text: str) -> ObjectName:
     try:
         return ObjectName(text)
-    except MalformedObjectNameException as error:
-        raise InvalidArgumentException(
+    except errors.MalformedObjectNameException as error:
+        raise errors.InvalidArgumentException(
             f"Invalid object name. {error.reason}", hint=error.hint
         ) from error
 
@@ -282,13 +265,7 @@ def _as_object_name(value: object) -> object:
 
 
 def as_json(value: object, depth: int = 0, longest: int = 0) -> object:
-    """Convert a view's value to JSON; object names become `{"objectName": name}`.
-
-    Args:
-        value: the value.
-        depth: the number of levels of lists and mappings, below which there is text; 0: 15.
-        longest: the maximum number of list members; 0: all.
-    """
+    """Convert a view's value to JSON; object names become `{"objectName": name}`."""
     return _json(value, depth or _DEEPEST, longest)
 
 
@@ -322,16 +299,7 @@ def part_of(value: object, path: Sequence[str]) -> object:
 
 
 async def describe_views(management: Management, path: Sequence[str], depth: int) -> object:
-    """Return the descriptions below a path: domain, keys, op or attr, name. Cancellable.
-
-    Args:
-        management: the views.
-        path: the first parts; empty: everything.
-        depth: the number of levels that are described, below which there is 1; 0: all.
-
-    Raises:
-        InvalidArgumentException: the path has no valid name.
-    """
+    """Return the descriptions below a path: domain, keys, op or attr, name. Cancellable."""
     views = await management.find_in_slices(_pattern(path))
     # below the domain and the names; the same few descriptions are in all views
     levels = depth + min(len(path), 2) - 2 if depth else _DEEPEST
@@ -359,8 +327,8 @@ def _pattern(path: Sequence[str]) -> ObjectName:
     domain, name = path[0] if path else "*", path[1] if len(path) > 1 else "*"
     try:
         return ObjectName(f"{domain}:{name}")
-    except MalformedObjectNameException as error:
-        raise InvalidArgumentException(error.reason, hint=error.hint) from error
+    except errors.MalformedObjectNameException as error:
+        raise errors.InvalidArgumentException(error.reason, hint=error.hint) from error
 
 
 def _describe(kind: ViewKind[Any]) -> dict[str, object]:
@@ -424,9 +392,9 @@ def error_answer(error: Exception, echo: dict[str, object] | None = None) -> dic
 
 
 def _kind_of(error: Exception) -> tuple[str, int]:
-    if isinstance(error, InstanceNotFoundException | AttributeNotFoundException):
+    if isinstance(error, errors.InstanceNotFoundException | errors.AttributeNotFoundException):
         return error.java_name, 404
-    if isinstance(error, ManagementException):
+    if isinstance(error, errors.ManagementException):
         return error.java_name, 400
     if isinstance(error, JMSException):
         return java_name(type(error)), 403 if isinstance(error, JMSSecurityException) else 500
@@ -479,7 +447,7 @@ async def _read_pattern(
         views[canonical(view.name)] = view
         await slices.after_item()
     if not views:
-        raise InstanceNotFoundException(
+        raise errors.InstanceNotFoundException(
             f"No MBean with pattern {canonical(pattern)} found for reading attributes"
         )
     depth, longest = request.option("maxDepth", 0), request.option("maxCollectionSize", 0)
@@ -494,12 +462,12 @@ async def _read_pattern(
             found[name] = _json(row, (depth or _DEEPEST) - 1, longest)
         values += len(known)
         if values > _MAXIMUM_VALUES:
-            raise InvalidArgumentException(
+            raise errors.InvalidArgumentException(
                 f"The answer would have more than {_MAXIMUM_VALUES} values",
                 hint="name the attributes, or narrow the pattern",
             )
     if not found:
-        raise InvalidArgumentException(
+        raise errors.InvalidArgumentException(
             f"No matching attributes {list(request.attributes)} found on MBeans"
         )
     return part_of(found, request.path)
@@ -507,7 +475,7 @@ async def _read_pattern(
 
 async def _write(management: Management, request: JolokiaRequest) -> object:
     if len(request.attributes) != 1:
-        raise InvalidArgumentException("A write needs one attribute")
+        raise errors.InvalidArgumentException("A write needs one attribute")
     view = management.view(_name_of(request))
     return _value(request, view.set(request.attributes[0], request.value))
 
@@ -515,14 +483,14 @@ async def _write(management: Management, request: JolokiaRequest) -> object:
 async def _execute(management: Management, request: JolokiaRequest) -> object:
     operation = request.operation
     if not operation:
-        raise InvalidArgumentException(
+        raise errors.InvalidArgumentException(
             f"No operation given for exec Request on MBean {canonical(_name_of(request))}"
         )
     view = management.view(_name_of(request))
     overloads = view.kind.operations.get(operation, ())
     if len(overloads) > 1:
         signatures = ",".join(each.signature.removeprefix(operation) for each in overloads)
-        raise OperationNotFoundException(
+        raise errors.OperationNotFoundException(
             f"Operation {operation} on MBean {canonical(view.name)} is overloaded. "
             f"Signatures found: {signatures}. Use a signature when specifying the operation."
         )
@@ -593,7 +561,9 @@ def routes(context: WebContext) -> list[BaseRoute]:
         try:
             content = json.loads(body, parse_float=_finite, parse_constant=_finite)
         except (ValueError, RecursionError):
-            return _json_response(error_answer(InvalidArgumentException("Invalid JSON request")))
+            return _json_response(
+                error_answer(errors.InvalidArgumentException("Invalid JSON request"))
+            )
         if not isinstance(content, list):
             return _json_response(
                 await _answer(context, request, lambda: from_json(content, options))
@@ -602,7 +572,7 @@ def routes(context: WebContext) -> list[BaseRoute]:
             text = (
                 f"There are {len(content)} requests, and one POST has at most {_MAXIMUM_REQUESTS}"
             )
-            return _json_response(error_answer(InvalidArgumentException(text)))
+            return _json_response(error_answer(errors.InvalidArgumentException(text)))
         if any(not isinstance(each, dict) for each in content):
             try:
                 from_json(next(e for e in content if not isinstance(e, dict)), options)

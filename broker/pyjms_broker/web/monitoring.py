@@ -246,9 +246,6 @@ class _Sampler:
         """Return the two ends of a new client's event stream.
 
         The stream ends when the client reads too slowly or the broker stops.
-
-        Raises:
-            WebError: there are too many clients.
         """
         if len(self._clients) >= _CLIENTS:
             raise WebError(503, f"There are {_CLIENTS} clients of events", "try again later")

@@ -56,11 +56,7 @@ _HEADERS_SIZE: Final = 32 * 1024
 
 
 def parameters_of(request: Request, body: bytes) -> tuple[dict[str, str], str]:
-    """Return the parameters of a request, including those of a form, and the text to send.
-
-    Raises:
-        WebError: the body is not UTF-8 text.
-    """
+    """Return the parameters of a request, including those of a form, and the text to send."""
     given = dict(request.query_params)
     try:
         text = body.decode()
@@ -79,12 +75,7 @@ def parameters_of(request: Request, body: bytes) -> tuple[dict[str, str], str]:
 
 
 def destination_of(path: str, given: Mapping[str, str]) -> Destination:
-    """Return the destination of a request, by default a topic.
-
-    Raises:
-        WebError: it has no destination, or an unknown type.
-        InvalidDestinationException: the name is invalid.
-    """
+    """Return the destination of a request, by default a topic."""
     kind = given.get("type", "topic").lower()
     if kind not in ("queue", "topic"):
         raise WebError(400, f"There is no type {kind[:100]!r}", "write type=queue or type=topic")
@@ -129,12 +120,7 @@ class SendOptions(TypedDict):
 
 
 def to_send(given: Mapping[str, str], text: str) -> tuple[TextMessage, SendOptions]:
-    """Return the message of a request; unknown parameters become properties.
-
-    Raises:
-        WebError: a parameter has an invalid value.
-        JMSException: a name is invalid for a property.
-    """
+    """Return the message of a request; unknown parameters become properties."""
     message = TextMessage(text)
     message.correlation_id = given.get("JMSCorrelationID")
     message.type = given.get("JMSType")
@@ -302,12 +288,7 @@ class RestClient:
     async def consumer(
         self, destination: Destination, selector: str | None
     ) -> ActiveMQMessageConsumer:
-        """Return the consumer of a destination, which stays open.
-
-        Raises:
-            JMSException: the user may not receive from it, or the selector is invalid.
-            WebError: the client has too many consumers.
-        """
+        """Return the consumer of a destination, which stays open."""
         key = destination, selector
         found = self._consumers.get(key)
         if found is None:
@@ -354,10 +335,6 @@ class RestClients:
         """Use the client of that name, or a separate one for this request.
 
         While there are too many clients, a session gets a separate one for each request.
-
-        Raises:
-            WebError: another request uses it, or there are too many.
-            JMSException: the broker refuses the connection.
         """
         if name is None or (name.is_session and self._is_full(user, name)):
             client = await self._connect(user)
@@ -544,12 +521,7 @@ class _MessageRoutes:
         return None if session is None else ClientName(session, is_session=True)
 
     async def _while_wanted(self, request: Request, call: Callable[[], Awaitable[_T]]) -> _T | None:
-        """Return the result of a call; None if the broker stops before.
-
-        Raises:
-            JMSException: the call has failed.
-            ClientDisconnect: the client disconnects before.
-        """
+        """Return the result of a call; None if the broker stops before."""
         result: _T | None = None
         failure: JMSException | None = None
         left = False

@@ -182,14 +182,7 @@ class _LimitedProtocol(H11Protocol):
 def limited_protocol(
     maximum: int, head_timeout: float, handles: FileHandles, proxies: TrustedProxies
 ) -> type[H11Protocol]:
-    """Return the protocol class with these limits, for uvicorn's setting `http`.
-
-    Args:
-        maximum: the maximum number of connections.
-        head_timeout: seconds until a request's headers must be complete.
-        handles: the file handles that clients may use.
-        proxies: whose address stands for many clients.
-    """
+    """Return the protocol class with these limits, for uvicorn's setting `http`."""
     limits: dict[str, Any] = {
         "maximum": maximum,
         "head_timeout": head_timeout,
@@ -214,11 +207,7 @@ _BUILT_IN: Final[dict[str, str]] = {
 
 
 def routes_of(context: WebContext) -> list[BaseRoute]:
-    """Return the routes of all configured parts.
-
-    Raises:
-        ConfigurationException: a part is not installed, cannot be loaded, or returns no routes.
-    """
+    """Return the routes of all configured parts."""
     names = context.configuration.parts
     routes: list[BaseRoute] = []
     for name in _BUILT_IN if names is None else names:
@@ -293,13 +282,7 @@ class WebServer:
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def start(self) -> None:
-        """Listen, and serve requests for `Access.ANYBODY`; all others need the started broker.
-
-        Raises:
-            ResourceAllocationException: the address cannot be bound.
-            ConfigurationException: a part of the site or the certificate is unusable, or the
-                broker runs on trio.
-        """
+        """Listen, and serve requests for `Access.ANYBODY`; all others need the started broker."""
         if sniffio.current_async_library() != "asyncio":
             raise ConfigurationException(
                 "web: the web server needs asyncio, and the broker runs on trio",
@@ -356,11 +339,7 @@ class WebServer:
         return first
 
     def check_exposure(self) -> None:
-        """Check that only this machine can connect if the broker has no users.
-
-        Raises:
-            ConfigurationException: other machines can, and the configuration does not allow that.
-        """
+        """Check that only this machine can connect if the broker has no users."""
         tls = self._configuration.tls
         if tls is None or not tls.need_client_auth:
             check_exposure(self._host, "Connector 'web'", self._listeners)

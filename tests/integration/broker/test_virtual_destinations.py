@@ -17,8 +17,7 @@ from pyjms_broker.filters.composite_queues import (
     CompositeTopic,
     FilteredDestination,
 )
-from pyjms_broker.filters.mirrored_queues import MirroredQueue
-from pyjms_broker.filters.virtual_topics import VirtualTopic
+from pyjms_broker.filters.virtual_destinations import MirroredQueue, VirtualTopic
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.policy.recovery import FixedCountSubscriptionRecoveryPolicy
 from pyjms_broker.testing import EmbeddedTestBroker

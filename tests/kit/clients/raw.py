@@ -38,7 +38,7 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
 )
 from pyjms.wire.openwire.primitives import encode_text
-from pyjms_broker.filters.virtual_topics import VirtualDestination
+from pyjms_broker.filters.virtual_destinations import VirtualDestination
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 

@@ -126,7 +126,7 @@ class Home:
             "producers": dict(index.producers.items()),
             "recovered": sorted(
                 (str(x.xid), [m.type for _, m in x.added], [m.message.type for *_, m in x.removed])
-                for x in adapter.transaction_store().recovered()
+                for x in adapter.transaction_store().recovered_transactions()
             ),
         }
         for destination in sorted(adapter.destinations(), key=str):

@@ -53,7 +53,7 @@ class Stage:
 
     def recovered(self) -> XATransaction:
         transactions = self.store.transaction_store()
-        (found,) = transactions.recovered()
+        (found,) = transactions.recovered_transactions()
         work = recovered_work(self.broker.region, found)
         return XATransaction.recover(found.xid, transactions, lambda _: None, work)
 

@@ -18,7 +18,7 @@ from pyjms_broker.filters.composite_queues import (
     CompositeTopic,
     FilteredDestination,
 )
-from pyjms_broker.filters.virtual_topics import VirtualTopic
+from pyjms_broker.filters.virtual_destinations import VirtualTopic
 from pyjms_broker.policy.dead_letter import (
     DiscardingDeadLetterStrategy,
     IndividualDeadLetterStrategy,

@@ -52,7 +52,7 @@ class LateStore(MemoryTransactionStore):
     def rollback(self, xid: TransactionId) -> Completion:
         return self._later("rollback", xid)
 
-    def recovered(self) -> list[RecoveredTransaction]:
+    def recovered_transactions(self) -> list[RecoveredTransaction]:
         return [RecoveredTransaction(xid, [], []) for xid in self._prepared]
 
 

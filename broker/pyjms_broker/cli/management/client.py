@@ -334,14 +334,7 @@ def broker_of(name: str) -> str:
 def find_destinations(
     client: JolokiaClient, names: Sequence[str], kind: str, *attributes: str
 ) -> dict[str, Attributes]:
-    """Return attributes of destinations, always including Name, by view name.
-
-    Args:
-        client: access to the broker.
-        names: may contain `*` for any characters, and start with `queue://` or `topic://`.
-        kind: `Queue` or `Topic`.
-        attributes: names of the attributes to read.
-    """
+    """Return attributes of destinations, always including Name, by view name."""
     found: dict[str, Attributes] = {}
     for name in names:
         bare = _bare(name, kind)

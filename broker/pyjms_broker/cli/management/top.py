@@ -86,11 +86,7 @@ class Sampler:
         self._time: float | None = None
 
     def sample(self, consumers_of: str | None = None) -> Sample:
-        """Read the counters, and the consumers of the destination with the given view.
-
-        Raises:
-            JMSException: the broker cannot be reached, or refuses the request.
-        """
+        """Read the counters, and the consumers of the destination with the given view."""
         view, broker = next(iter(brokers(self._client, *_SUMMARY).items()))
         name = ObjectName(view).keys["brokerName"]
         now = self._now()

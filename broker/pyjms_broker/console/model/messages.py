@@ -311,11 +311,7 @@ class Scan:
         return self.examined <= MOST_EXAMINED and self._searched <= _MOST_SEARCHED
 
     async def of(self, queue: BrokerDestination) -> AsyncIterator[MessageReference]:
-        """Iterate over the matching messages of one queue, letting other tasks run in between.
-
-        Raises:
-            SelectorLimitException: the selector exceeds its limits on a message.
-        """
+        """Iterate over the matching messages of one queue, letting other tasks run in between."""
         slices = Slices()
         for reference in queue.messages():
             self.examined += 1
@@ -405,11 +401,7 @@ def _target_of(scheduler: JobScheduler, job: ScheduledJob) -> str:
 
 
 async def remove_job(context: ManagementContext, job_id: str) -> bool:
-    """Remove a scheduled message durably; return whether there was one.
-
-    Raises:
-        IllegalStateException: the broker has no scheduler.
-    """
+    """Remove a scheduled message durably; return whether there was one."""
     scheduler = _scheduler(context)
     if scheduler is None:
         raise IllegalStateException(

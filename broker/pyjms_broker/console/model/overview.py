@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.console.model.destinations import (
-    DestinationView,
-    view_of,
-)
+from pyjms_broker.console.model.destinations import DestinationView, view_of
 from pyjms_broker.console.model.messages import MessageRow, Scan
 from pyjms_broker.management.host import ManagementContext
 from pyjms_broker.management.views.clients import clients
@@ -90,9 +87,6 @@ async def search(
     The text is part of a name, ignoring case, a whole message id or correlation id, or part of a
     body. With a selector or a text for bodies, which apply to messages, it is part of the queue's
     name.
-
-    Raises:
-        InvalidSelectorException: the selector is not valid.
     """
     found = Found()
     wanted = text.lower()

@@ -18,8 +18,10 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.slices import Slices
 from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.console.model.destinations import is_dead_letter_queue, is_paused
-from pyjms_broker.management.diagnosis import Finding, is_slow, time_text, warnings
+from pyjms_broker.management.causes import Finding, time_text
+from pyjms_broker.management.diagnosis import warnings
 from pyjms_broker.management.host import ManagementContext
+from pyjms_broker.management.situation import is_slow
 from pyjms_broker.management.views.clients import clients
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.queue import Queue

@@ -163,11 +163,7 @@ class ProgressRecords:
         return self._known.get(destination.physical_name, Progress())
 
     async def set(self, destination: Destination, progress: Progress) -> None:
-        """Store a record; it and everything stored before are on disk when this returns.
-
-        Raises:
-            JMSException: the store rejects it.
-        """
+        """Store a record; it and everything stored before are on disk when this returns."""
         name = destination.physical_name
         async with self._locks.setdefault(name, anyio.Lock()):
             self._known[name] = progress
@@ -228,11 +224,7 @@ class ProgressRecords:
 
 
 def _decode(reference: MessageReference) -> tuple[str, Progress]:
-    """Return a record and its queue's name.
-
-    Raises:
-        Exception: of any kind; the message is not a progress record.
-    """
+    """Return a record and its queue's name."""
     text = decode_text(bytes(reference.message.content or b""))
     fields = json.loads(text or "")
     name, held, changes = fields["queue"], fields["held"], fields["changes"]
@@ -318,10 +310,6 @@ class QueueReading:
         """Give the queue exclusively to `holder`, waiting up to `wait` seconds for consumers.
 
         A previous holder loses the queue.
-
-        Raises:
-            RangesError: in_flight, if consumers still have messages.
-            JMSException: the store failed.
         """
         queue = self._queue
         self._holder = holder
@@ -376,11 +364,7 @@ class QueueReading:
             await self._progress.set(self._queue.destination, Progress(end, progress.changes))
 
     def check(self, end: int) -> None:
-        """Check that the numbers before `end` are settled.
-
-        Raises:
-            RangesError: ahead.
-        """
+        """Check that the numbers before `end` are settled."""
         if end > self.next:
             raise RangesError(
                 "ahead",
@@ -388,11 +372,7 @@ class QueueReading:
             )
 
     def messages(self, start: int, end: int) -> Iterator[StoredMessage]:
-        """Iterate over the messages with numbers in `start <= number < end`, reading by pages.
-
-        Raises:
-            RangesError: trimmed, or ahead.
-        """
+        """Iterate over the messages with numbers in `start <= number < end`, reading by pages."""
         self.check(end)
         if start < self.first:
             raise RangesError(
@@ -413,9 +393,6 @@ class QueueReading:
         """Remove the messages before `end`; the removal is on disk when this returns.
 
         Those that the `policy` of messages withholds from the reader stay for other consumers.
-
-        Raises:
-            RangesError: ahead.
         """
         self.check(end)
         if end <= self.first:
@@ -539,11 +516,7 @@ class Leases:
                 self._progress.forget(destination)
 
     async def acquire(self, context: ConnectionContext, fields: dict[str, Any]) -> Lease:
-        """Lease a queue for a connection, replacing an older lease of the same owner and user.
-
-        Raises:
-            RangesError: leased, replaced, in_flight or bad_request.
-        """
+        """Lease a queue for a connection, replacing an older lease of the same owner and user."""
         destination = _plain_queue(fields["queue"])
         selector = self._selector(fields.get("selector"))
         owner, token = fields["owner"], self._token(fields.get("token"), destination)
@@ -571,11 +544,7 @@ class Leases:
         return lease
 
     def find(self, token: str) -> Lease:
-        """Return the lease with that token.
-
-        Raises:
-            RangesError: unknown_token, or replaced.
-        """
+        """Return the lease with that token."""
         lease = self._by_token.get(token)
         if lease is None or not lease.is_open:
             self._check_not_replaced(token)
@@ -595,21 +564,12 @@ class Leases:
             self.end(lease)
 
     def inspect(self, fields: dict[str, Any]) -> tuple[QueueReading, Selector | None]:
-        """Return the reader of a queue without leasing it, and the selector.
-
-        Raises:
-            RangesError: bad_request.
-        """
+        """Return the reader of a queue without leasing it, and the selector."""
         reading = self._reading(_plain_queue(fields["queue"]))
         return reading, self._selector(fields.get("selector"))
 
     def check_access(self, access: Access, fields: dict[str, Any]) -> None:
-        """Check that a client may read the queue of a request, named directly or by a lease.
-
-        Raises:
-            JMSSecurityException: the client may not.
-            RangesError: there is no such lease, or no such queue.
-        """
+        """Check that a client may read the queue of a request, named directly or by a lease."""
         if fields.get("queue") is not None:
             access.check(Right.READ, _plain_queue(fields["queue"]))
         if fields.get("token") is not None and fields["op"] != "lease":

@@ -55,11 +55,7 @@ class RangesError(JMSException):
 
 
 def read_request(message: commands.ActiveMQMessage) -> dict[str, Any]:
-    """Return the fields of a request; `op` is its operation.
-
-    Raises:
-        RangesError: bad_request, the message is not a valid request.
-    """
+    """Return the fields of a request; `op` is its operation."""
     content = message.content
     if not isinstance(message, commands.ActiveMQTextMessage) or content is None:
         raise _bad_request("it is not a TextMessage")

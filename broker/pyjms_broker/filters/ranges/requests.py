@@ -185,11 +185,7 @@ _LOG_PERIOD: Final = 60.0
 
 
 def check_reply_destination(context: ConnectionContext, request: ActiveMQMessage) -> None:
-    """Check that a request has a reply destination that its client may use.
-
-    Raises:
-        IllegalStateException: there is none, or it is a composite or reserved for the broker.
-    """
+    """Check that a request has a reply destination that its client may use."""
     to = request.reply_to
     if to is None:
         raise IllegalStateException(f"A request to {request.destination} needs a reply destination")
@@ -245,12 +241,7 @@ class RangeRequests:
         return set() if client is None else set(client.tasks)
 
     def begin(self, context: ConnectionContext, message: ActiveMQMessage) -> None:
-        """Execute a request in the background.
-
-        Raises:
-            IllegalStateException: it has no reply destination that its client may use.
-            ResourceAllocationException: there are too many, and the refusal has no space either.
-        """
+        """Execute a request in the background."""
         check_reply_destination(context, message)
         client = self._clients.get(context)
         if client is None:
@@ -304,11 +295,7 @@ class RangeRequests:
                 del reply  # a waiting reply uses no memory: it is read again
 
     async def _wait_for_space(self, context: ConnectionContext, probe: ActiveMQMessage) -> None:
-        """Wait until a reply like `probe` has space in its destination, which is created.
-
-        Raises:
-            JMSException: the destination does not exist, and the client may not create it.
-        """
+        """Wait until a reply like `probe` has space in its destination, which is created."""
         while (full := self._full_usage(context, probe)) is not None:
             destination, usage = full
             self._log(destination)

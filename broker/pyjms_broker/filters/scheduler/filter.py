@@ -329,12 +329,7 @@ class Management:
         self._tasks: dict[_wakeup.BackgroundTask, ConnectionContext] = {}
 
     def serve(self, context: ConnectionContext, request: ActiveMQMessage) -> Completion:
-        """Execute a request; completed when its changes are durable.
-
-        Raises:
-            MessageFormatException: the action is unknown, or a required property is missing.
-            JMSException: too many lists are being sent, or the reply destination is reserved.
-        """
+        """Execute a request; completed when its changes are durable."""
         properties = request.properties
         action = properties.get(AMQ_SCHEDULER_ACTION)
         execute = _ACTIONS.get(action) if isinstance(action, str) else None

@@ -448,12 +448,7 @@ class JobDispatcher:
             self._fire(execution)
 
     def _check(self, message: ActiveMQMessage) -> None:
-        """Check that a message can be delivered.
-
-        Raises:
-            JMSException: its destination is missing, reserved for the broker, or a deleted
-                temporary one.
-        """
+        """Check that a message can be delivered."""
         to, region = message.destination, self._region
         if to is None:
             raise InvalidDestinationException("A job must have a destination")

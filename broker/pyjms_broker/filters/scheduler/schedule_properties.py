@@ -61,11 +61,7 @@ class ScheduleProperties(NamedTuple):
     cron: str
 
     def job(self, job_id: str, now: int) -> ScheduledJob:
-        """Return the job that starts at `now`, in milliseconds since the epoch.
-
-        Raises:
-            MessageFormatException: the cron entry never fires.
-        """
+        """Return the job that starts at `now`, in milliseconds since the epoch."""
         start = next_tick(self.cron, now) if self.cron else now
         wait = self.delay if self.delay > 0 else max(self.period, 0)
         return ScheduledJob(
@@ -74,11 +70,7 @@ class ScheduleProperties(NamedTuple):
 
 
 def read_schedule(message: ActiveMQMessage, max_repeat: int) -> ScheduleProperties | None:
-    """Return the schedule of a message; None if it should be delivered now.
-
-    Raises:
-        MessageFormatException: a property is invalid; the message names it.
-    """
+    """Return the schedule of a message; None if it should be delivered now."""
     marshalled = message.marshalled_properties
     if marshalled is None or PREFIX not in marshalled:
         return None

@@ -82,20 +82,7 @@ _DEFAULTS: Final = {"name": "", "filter": "", "sortColumn": "name", "sortOrder":
 
 
 def _query_destinations(b: _Broker, query: str, page: int, size: int, *, topics: bool) -> str:
-    """Return a page of the destinations selected by a query, with all their attributes, as JSON.
-
-    Args:
-        b: the broker.
-        query: JSON with `name` (part of the name), `filter` (empty, nonEmpty, noConsumer or
-            nonAdvisory), `sortColumn` (name, queueSize, consumerCount, enqueueCount or
-            dequeueCount) and `sortOrder` (asc or desc); all are optional.
-        page: the number of the page, from 1.
-        size: the number of destinations per page.
-        topics: topics instead of queues.
-
-    Raises:
-        InvalidArgumentException: the query is invalid.
-    """
+    """Return a page of the destinations selected by a query, with all their attributes, as JSON."""
     wanted = _read(query)
     is_one = _FILTERS.get(wanted["filter"], _FILTERS[""])
     found = [

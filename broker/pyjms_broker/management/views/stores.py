@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from pyjms.wire.openwire.commands import XATransactionId
-from pyjms_broker.api.completion import Completion
 from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext
@@ -113,20 +112,19 @@ def _milliseconds(text: str) -> int:
         ) from error
 
 
-def _row(job: ScheduledJob) -> dict[str, object]:
-    return {
-        "jobId": job.job_id,
-        "cronEntry": job.cron_entry,
-        "start": _time(job.start_time),
-        "delay": job.delay,
-        "next": _time(job.next_time),
-        "period": job.period,
-        "repeat": job.repeat,
-    }
-
-
 def _rows(jobs: Iterable[ScheduledJob]) -> list[dict[str, object]]:
-    return [_row(job) for job in jobs]
+    return [
+        {
+            "jobId": job.job_id,
+            "cronEntry": job.cron_entry,
+            "start": _time(job.start_time),
+            "delay": job.delay,
+            "next": _time(job.next_time),
+            "period": job.period,
+            "repeat": job.repeat,
+        }
+        for job in jobs
+    ]
 
 
 def _range(start: str, finish: str) -> tuple[int, int]:
@@ -139,17 +137,9 @@ def _next_jobs(s: _Jobs) -> list[dict[str, object]]:
     return [] if first is None else _rows(s.it.jobs(first, first))
 
 
-def _next_time(s: _Jobs) -> str:
-    return "" if s.it.next_time is None else _time(s.it.next_time)
-
-
 def _execution_count(s: _Jobs, job_id: str) -> int:
     job = s.it.get(job_id)
     return 0 if job is None else job.execution_count
-
-
-def _remove_at(s: _Jobs, time: str) -> Completion:
-    return s.it.remove_range(*_range(time, time))
 
 
 JOB_SCHEDULER: Final[ViewKind[_Jobs]] = view_kind(
@@ -159,7 +149,7 @@ JOB_SCHEDULER: Final[ViewKind[_Jobs]] = view_kind(
     {
         "AllJobs": lambda s: _rows(s.it.jobs()),
         "NextScheduleJobs": _next_jobs,
-        "NextScheduleTime": _next_time,
+        "NextScheduleTime": lambda s: "" if s.it.next_time is None else _time(s.it.next_time),
         "DelayedMessageCount": lambda s: sum(job.delay > 0 for job in s.it.jobs()),
         "ScheduledMessageCount": lambda s: len(s.it),
     },
@@ -188,7 +178,7 @@ JOB_SCHEDULER: Final[ViewKind[_Jobs]] = view_kind(
         operation(
             "void removeAllJobsAtScheduledTime(String time)",
             "Remove the jobs that are due in the given second.",
-            _remove_at,
+            lambda s, time: s.it.remove_range(*_range(time, time)),
         ),
     ],
 )
@@ -197,29 +187,24 @@ JOB_SCHEDULER: Final[ViewKind[_Jobs]] = view_kind(
 _Trail: TypeAlias = Managed[MessageTrail]
 
 
-def _size(t: _Trail) -> int:
-    return sum(each.stat().st_size for each in t.it.files())
-
-
-async def _trace(t: _Trail, message_id: str) -> list[dict[str, str]]:
-    return await t.it.find(message_id)
-
-
-async def _trace_correlation(t: _Trail, correlation_id: str) -> list[dict[str, str]]:
-    return await t.it.find(correlation_id=correlation_id)
-
-
 MESSAGE_TRAIL: Final[ViewKind[_Trail]] = view_kind(
     "MessageTrailView",
     "What happened to the messages of some destinations.",
     attributes.MESSAGE_TRAIL,
-    {"Directory": lambda t: str(t.it.directory), "Size": _size},
+    {
+        "Directory": lambda t: str(t.it.directory),
+        "Size": lambda t: sum(each.stat().st_size for each in t.it.files()),
+    },
     [
-        operation("List trace(String messageId)", "Return a message's events.", _trace),
+        operation(
+            "List trace(String messageId)",
+            "Return a message's events.",
+            lambda t, message_id: t.it.find(message_id),
+        ),
         operation(
             "List traceCorrelation(String correlationId)",
             "Return the events of the messages with a correlation id.",
-            _trace_correlation,
+            lambda t, correlation_id: t.it.find(correlation_id=correlation_id),
         ),
     ],
 )

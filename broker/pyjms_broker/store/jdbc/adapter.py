@@ -42,13 +42,14 @@ from pyjms_broker.store.files import create_private_file, make_private_directory
 from pyjms_broker.store.jdbc import operations as ops
 from pyjms_broker.store.jdbc.database import (
     Database,
+    DatabaseLock,
     DatabaseUnavailableException,
     LockLostException,
     file_size,
+    make_locker,
     reason_of,
     translate_errors,
 )
-from pyjms_broker.store.jdbc.locker import DatabaseLock, make_locker
 from pyjms_broker.store.jdbc.schema import base_of, decode_xid, destination_number, range_end
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 from pyjms_broker.store.jdbc.stores import (
@@ -63,17 +64,6 @@ from pyjms_broker.store.jdbc.stores import (
 from pyjms_broker.store.jdbc.writer import Writer
 
 logger = get_logger(__name__)
-
-
-class PreparedRow(NamedTuple):
-    """A message that a prepared transaction added or acknowledged."""
-
-    xid: str
-    container: str
-    key: SubscriptionKey | None
-    id: int
-    priority: int
-    frame: bytes
 
 
 class LoadedSubscription(NamedTuple):
@@ -103,7 +93,8 @@ class Contents:
     last_prepared_id: int = 0
     destinations: dict[str, LoadedDestination] = field(default_factory=dict)
     subscriptions: list[LoadedSubscription] = field(default_factory=list)
-    prepared: list[PreparedRow] = field(default_factory=list)
+    prepared: list[Any] = field(default_factory=list)
+    """Rows of messages that prepared transactions added, and of those acknowledged in them."""
 
 
 def load(database: Database) -> Contents:
@@ -121,7 +112,8 @@ def load(database: Database) -> Contents:
         _adopt(connection, database, contents)
     _load_subscriptions(database, contents)
     _load_destinations(database, contents)
-    _load_prepared(database, contents)
+    prepared = (s.prepared_messages, s.prepared_acknowledgements)
+    contents.prepared = [row for each in prepared for row in database.read(each)]
     return contents
 
 
@@ -223,21 +215,8 @@ def _load_destinations(database: Database, contents: Contents) -> None:
         contents.destinations[container] = LoadedDestination(row.epoch, row.last_id, count, size)
 
 
-def _load_prepared(database: Database, contents: Contents) -> None:
-    s = database.statements
-    for row in database.read(s.prepared_messages):
-        contents.prepared.append(
-            PreparedRow(row.xid, row.container, None, row.id, row.priority, bytes(row.msg))
-        )
-    for row in database.read(s.prepared_acknowledgements):
-        key = SubscriptionKey(row.client_id, row.sub_name)
-        contents.prepared.append(
-            PreparedRow(row.xid, row.container, key, row.id, row.priority, bytes(row.msg))
-        )
-
-
 def recover_prepared(
-    rows: list[PreparedRow],
+    rows: list[Any],
     store_of: Callable[[str], JDBCMessageStore],
     transactions: JDBCTransactionStore,
 ) -> None:
@@ -267,9 +246,9 @@ def recover_prepared(
 
 
 def _recover_row(
-    row: PreparedRow, store: JDBCMessageStore, transaction: RecoveredTransaction, added: bool
+    row: Any, store: JDBCMessageStore, transaction: RecoveredTransaction, added: bool
 ) -> Work:
-    message = decode_message(row.frame)
+    message = decode_message(bytes(row.msg))
     size = message_size(message)
     if added:
         message_id = message.message_id
@@ -278,13 +257,14 @@ def _recover_row(
         transaction.added.append((store.destination, message))
         return Addition(store, message, message_id, size, prepared_id=row.id)
     stored = StoredMessage(store.position_at(row.id, row.priority), message)
-    if row.key is None:
+    key = SubscriptionKey(row.client_id, row.sub_name) if hasattr(row, "client_id") else None
+    if key is None:
         work: Work = Removal(store, row.id, size)
     elif isinstance(store, JDBCTopicMessageStore):
-        work = Acknowledgement(store, row.key, row.id, row.priority, size, prepared=True)
+        work = Acknowledgement(store, key, row.id, row.priority, size, prepared=True)
     else:
         raise ValueError(f"{store.destination} is not a topic")
-    transaction.removed.append((store.destination, row.key, stored))
+    transaction.removed.append((store.destination, key, stored))
     return work
 
 
@@ -315,17 +295,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         settings: JDBCSettings | None = None,
         broker_name: str = "localhost",
     ) -> None:
-        """Create a store; nothing is opened yet.
-
-        Args:
-            directory: the directory of the SQLite file, if `settings` has no data source.
-            settings: the settings; None: ActiveMQ's defaults.
-            broker_name: the name of this broker in the lock table.
-
-        Raises:
-            ConfigurationException: the data source is not a usable URL.
-
-        """
+        """Create a store; nothing is opened yet."""
         self.directory = directory
         self.settings = settings or JDBCSettings()
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
@@ -370,9 +340,6 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
 
         With a lock, a server that does not respond is waited for as well (activemq-persistence
         H5). Cancellable while it waits.
-
-        Raises:
-            JMSException: the database cannot be opened, or is locked and `fail_if_locked` is set.
         """
         self.writer = self._make_writer()
         try:

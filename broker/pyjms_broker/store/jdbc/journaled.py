@@ -111,12 +111,7 @@ def encode_operations(operations: Sequence[ops.Operation]) -> bytes:
 
 
 def decode_operations(payload: bytes) -> list[ops.Operation]:
-    """Return the operations of a record.
-
-    Raises:
-        _DamagedRecordError: the record is damaged.
-        JMSException: it was written by another version.
-    """
+    """Return the operations of a record."""
     if not payload or payload[0] != _VERSION:
         raise JMSException(
             "The journal in front of the database was written by another version; start and stop "

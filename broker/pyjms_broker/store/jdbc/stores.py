@@ -958,7 +958,7 @@ class JDBCTransactionStore:
 
         return self._writer.submit(operations, complete)
 
-    def recovered(self) -> list[RecoveredTransaction]:
+    def recovered_transactions(self) -> list[RecoveredTransaction]:
         return [found for found in self._recovered if found.xid in self._open]
 
     def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:

@@ -201,11 +201,7 @@ class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
         self._maintenance_lock = anyio.Lock()
 
     async def start(self) -> None:
-        """Open the store, waiting for its lock while another broker holds it. Cancellable.
-
-        Raises:
-            JMSException: the store cannot be opened.
-        """
+        """Open the store, waiting for its lock while another broker holds it. Cancellable."""
         try:  # the lock's file is in the directory
             await to_thread.run_sync(make_private_directory, self.directory)
         except OSError as error:
@@ -301,11 +297,7 @@ class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
 
     @property
     def index(self) -> JobIndex:
-        """The index.
-
-        Raises:
-            IllegalStateException: the store is not open.
-        """
+        """The index."""
         if self._index is None:
             raise IllegalStateException(f"The job store in {self.directory} is not open")
         return self._index

@@ -327,11 +327,7 @@ class JobSchedulerStore(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Open the store, waiting for its lock while another broker holds it. Cancellable.
-
-        Raises:
-            JMSException: it cannot be opened.
-        """
+        """Open the store, waiting for its lock while another broker holds it. Cancellable."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -369,11 +365,7 @@ class JobSchedulerStore(ABC):
 
     @abstractmethod
     def frame(self, location: Location) -> bytes:
-        """Return the marshalled message of the job whose add record is at `location`.
-
-        Raises:
-            JMSException: it cannot be read.
-        """
+        """Return the marshalled message of the job whose add record is at `location`."""
 
 
 class JobScheduler:
@@ -399,11 +391,7 @@ class JobScheduler:
         return self._store.index.next_time(self.name)
 
     def add(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion:
-        """Store a job, replacing one with the same id; completed when it is durable.
-
-        Raises:
-            LocalProtocolError: the message cannot be marshalled, or a number is too large.
-        """
+        """Store a job, replacing one with the same id; completed when it is durable."""
         patch_raw(message)
         command = _add_command(self.name, job, encode_message(message))
         self.remove(job.job_id)
@@ -443,11 +431,7 @@ class JobScheduler:
         return None if entry is None else entry.job
 
     def message(self, job_id: str) -> ActiveMQMessage | None:
-        """Return a job's message as it was added, or None if there is no such job. May block.
-
-        Raises:
-            JMSException: it cannot be read.
-        """
+        """Return a job's message as it was added, or None if there is no such job. May block."""
         entry = self._store.index.get(self.name, job_id)
         return None if entry is None else decode_message(self._store.frame(entry.location))
 

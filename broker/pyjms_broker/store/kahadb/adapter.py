@@ -172,7 +172,7 @@ class KahaDBPersistenceAdapter(
         strategy = self.settings.purge_recovered_xa_transaction_strategy
         if strategy is PurgeRecoveredXATransactionStrategy.NEVER:
             return
-        for found in transactions.recovered():
+        for found in transactions.recovered_transactions():
             logger.warning("Prepared transaction %s: %s", found.xid, strategy.value)
             if strategy is PurgeRecoveredXATransactionStrategy.COMMIT:
                 self.commit_recovered(found)

@@ -368,7 +368,7 @@ class KahaDBTransactionStore:
             self._unhide(transaction)
         return waiter
 
-    def recovered(self) -> list[RecoveredTransaction]:
+    def recovered_transactions(self) -> list[RecoveredTransaction]:
         """Return the prepared transactions found at the start. Blocks on reads."""
         return [
             self._describe(xid, transaction)

@@ -94,7 +94,7 @@ class TransactionContract:
             store.remove_message(durable_harness.within(xid), old)
         await durable_harness.restart()
         assert durable_harness.texts(durable_harness.queue()) == ["1"]
-        assert durable_harness.adapter.transaction_store().recovered() == []
+        assert durable_harness.adapter.transaction_store().recovered_transactions() == []
 
     async def test_a_large_transaction(self, harness: StoreHarness) -> None:
         """A transaction may be larger than what should be held in memory."""
@@ -137,7 +137,7 @@ class TransactionContract:
             assert harness.texts(queue) == ["1", "2"]
             assert harness.subscription_texts(topic, KEY) == ["11"]
         assert harness.subscription_texts(topic, OTHER) == ["11"]
-        assert transactions.recovered() == []
+        assert transactions.recovered_transactions() == []
 
     @pytest.mark.parametrize("restarts", [1, 2])
     @pytest.mark.parametrize("commit", [True, False])
@@ -150,7 +150,7 @@ class TransactionContract:
             await durable_harness.restart()
         queue, topic = durable_harness.queue(), durable_harness.adapter.topic_message_store(T)
         transactions = durable_harness.adapter.transaction_store()
-        (found,) = transactions.recovered()
+        (found,) = transactions.recovered_transactions()
         assert found.xid == xid
         assert [(d, m.type) for d, m in found.added] == [(Queue("Q"), "3")]
         removed = {(d, k, m.message.type) for d, k, m in found.removed}
@@ -177,7 +177,7 @@ class TransactionContract:
             assert durable_harness.texts(queue) == (["2", "3"] if commit else ["1", "2"])
             assert durable_harness.subscription_texts(topic, KEY) == ([] if commit else ["11"])
             assert durable_harness.subscription_texts(topic, OTHER) == ["11"]
-            assert durable_harness.adapter.transaction_store().recovered() == []
+            assert durable_harness.adapter.transaction_store().recovered_transactions() == []
 
     async def test_a_subscription_acknowledges_in_transactions(self, harness: StoreHarness) -> None:
         """Acknowledgements of durable subscriptions take part in transactions."""
@@ -267,7 +267,7 @@ class TransactionContract:
             await harness.done(transactions.prepare(xid))
             await harness.done(transactions.commit(xid, False))
             await harness.done(transactions.rollback(xid))
-        assert transactions.recovered() == []
+        assert transactions.recovered_transactions() == []
         context = OperationContext()
         assert context.xid is None
 
@@ -372,7 +372,7 @@ class TransactionContract:
             await durable_harness.restart()
             assert durable_harness.texts(durable_harness.queue()) == ["1"]
         transactions = durable_harness.adapter.transaction_store()
-        for found in transactions.recovered():
+        for found in transactions.recovered_transactions():
             assert (found.added, found.removed) == ([], [])
             await durable_harness.done(transactions.commit(found.xid, True))
         for _ in range(2):

@@ -75,7 +75,7 @@ def counts(adapter: Any) -> list[str]:
         pending = news.next_subscription_messages(key, None, 10_000)
         assert len(pending) == news.subscription_message_count(key)
         found.append(f"subscription {key.subscription_name} {len(pending)}")
-    return [*found, f"prepared {len(adapter.transaction_store().recovered())}"]
+    return [*found, f"prepared {len(adapter.transaction_store().recovered_transactions())}"]
 
 
 def reference(number: int, where: Destination) -> MessageReference:
@@ -96,7 +96,7 @@ def reference(number: int, where: Destination) -> MessageReference:
 async def end_prepared(adapter: Any) -> None:
     """Commit one of the prepared transactions, roll another one back."""
     transactions = adapter.transaction_store()
-    first, second, _ = transactions.recovered()
+    first, second, _ = transactions.recovered_transactions()
     await wait_for(transactions.commit(first.xid, True))
     for destination, message in first.added:
         position = transactions.position_of(destination, message.message_id)

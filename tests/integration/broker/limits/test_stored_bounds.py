@@ -20,7 +20,7 @@ from pyjms.testing.clock import VirtualClock
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import AckType, MessageDispatch, ProducerInfo
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
-from pyjms_broker.filters.virtual_topics import VirtualTopic
+from pyjms_broker.filters.virtual_destinations import VirtualTopic
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService, IOExceptionHandler
 from pyjms_broker.store.journal.disk import OS_DISK

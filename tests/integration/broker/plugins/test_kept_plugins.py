@@ -15,7 +15,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.filters.virtual_topics import VirtualTopic
+from pyjms_broker.filters.virtual_destinations import VirtualTopic
 from pyjms_broker.plugins.destination_list import DestinationsPlugin
 from pyjms_broker.plugins.selector_cache import MOST_SELECTORS, VirtualSelectorCacheBrokerPlugin
 from pyjms_broker.service import BrokerService

@@ -118,7 +118,7 @@ async def test_a_crash_loses_nothing_that_was_answered(
     copy = await crashed(store, open_store, tmp_path)
     found = copy.queue()
     assert copy.texts(found) == ["3"]
-    (recovered,) = copy.adapter.transaction_store().recovered()
+    (recovered,) = copy.adapter.transaction_store().recovered_transactions()
     assert recovered.xid == xid
     again = copy.reference(9, properties={"_AMQ_DUPL_ID": "d"})
     await copy.done(found.add_message(OperationContext(), again))

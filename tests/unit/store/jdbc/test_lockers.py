@@ -17,8 +17,7 @@ from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
-from pyjms_broker.store.jdbc.database import Database
-from pyjms_broker.store.jdbc.locker import LeaseDatabaseLocker
+from pyjms_broker.store.jdbc.database import Database, LeaseDatabaseLocker
 from pyjms_broker.store.jdbc.settings import JDBCSettings, Locker
 from tests.kit.waiting import until
 

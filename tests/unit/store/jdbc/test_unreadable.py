@@ -55,11 +55,11 @@ async def test_a_prepared_transaction_that_cannot_be_read_does_not_stop_a_start(
         await store.done(store.adapter.transaction_store().prepare(xid))
     sql("UPDATE ACTIVEMQ_MSGS SET MSG = ? WHERE MSGID_SEQ = 1", RUBBISH)
     await store.restart()
-    (found,) = store.adapter.transaction_store().recovered()
+    (found,) = store.adapter.transaction_store().recovered_transactions()
     assert found.xid == XATransactionId(7, b"global", b"two")
     sql("UPDATE ACTIVEMQ_MSGS SET XID = 'rubbish'")
     await store.restart()
-    assert store.adapter.transaction_store().recovered() == []
+    assert store.adapter.transaction_store().recovered_transactions() == []
     assert len(errors(caplog)) == 3
 
 

@@ -242,7 +242,9 @@ async def test_prepared_transactions_can_be_ended_at_the_start(home: Any, strate
     found = [m.message.type for m in adapter.queue_message_store(Q).next_messages(None, 5)]
     expected = {"never": [], "commit": ["2"], "rollback": ["1"]}
     assert found == expected[strategy.value]
-    assert len(adapter.transaction_store().recovered()) == (not expected[strategy.value])
+    assert len(adapter.transaction_store().recovered_transactions()) == (
+        not expected[strategy.value]
+    )
     adapter = await home.reopen()
     found = [m.message.type for m in adapter.queue_message_store(Q).next_messages(None, 5)]
     assert found == expected[strategy.value]

@@ -165,13 +165,13 @@ async def test_open_transactions_keep_their_segments(home: Any) -> None:
     assert kept[0] == 1
     assert home.adapter.segment_report()[0].transactions
     await home.rebuild()
-    (found,) = home.adapter.transaction_store().recovered()
+    (found,) = home.adapter.transaction_store().recovered_transactions()
     assert [m.type for _, m in found.added] == ["1"]
     await home.done(home.adapter.transaction_store().rollback(xid))
     await home.remove(home.adapter.queue_message_store(Q), *await fill(home, Q, 31, 50))
     assert (await segments_after_cleanup(home))[0] > 1
     await home.rebuild()
-    assert home.adapter.transaction_store().recovered() == []
+    assert home.adapter.transaction_store().recovered_transactions() == []
 
 
 async def test_the_end_of_a_transaction_stays_as_long_as_what_it_ends(home: Any) -> None:
@@ -363,7 +363,7 @@ async def test_a_removed_destination_removes_open_work_whichever_segments_are_mi
         await home.rebuild(journal={"max_file_length": 8192})
         transactions = home.adapter.transaction_store()
         await home.remove(home.adapter.queue_message_store(OTHER), *kept)
-        (found,) = transactions.recovered()
+        (found,) = transactions.recovered_transactions()
         assert ([d for d, _ in found.added], found.removed) == ([OTHER], [])
     await home.send(home.adapter.queue_message_store(Q), 1)
     await home.done(transactions.commit(XA, prepared))

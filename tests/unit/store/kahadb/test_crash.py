@@ -174,5 +174,5 @@ async def test_power_fails_and_a_consistent_prefix_is_left(
 async def settle(copy: Any) -> None:
     """Roll back what was prepared and whose end was not written."""
     transactions = copy.adapter.transaction_store()
-    for found in transactions.recovered():
+    for found in transactions.recovered_transactions():
         await copy.done(transactions.rollback(found.xid))

@@ -113,7 +113,7 @@ async def test_what_was_open_at_the_end(home: Any, tmp_path: Any) -> None:
     await copy.open(journal=journal)
     store = copy.adapter.queue_message_store(Q)
     assert [m.message.type for m in store.next_messages(None, 5)] == ["1"]
-    assert [r.xid for r in copy.adapter.transaction_store().recovered()] == [kept]
+    assert [r.xid for r in copy.adapter.transaction_store().recovered_transactions()] == [kept]
     await copy.close()
     records = [r.command() for r in JournalFiles(copy.directory).records()]
     ended = [
@@ -123,7 +123,7 @@ async def test_what_was_open_at_the_end(home: Any, tmp_path: Any) -> None:
     ]
     assert len(ended) == 2
     await copy.rebuild(journal=journal)
-    assert [r.xid for r in copy.adapter.transaction_store().recovered()] == [kept]
+    assert [r.xid for r in copy.adapter.transaction_store().recovered_transactions()] == [kept]
     await copy.close()
     # An index that knows more than the journal has is not believed.
     index = (copy.directory / OUR_INDEX).read_bytes()
@@ -156,7 +156,7 @@ async def test_replays_begin_where_the_oldest_open_transaction_does(
     shutil.copytree(home.directory, copy.directory)
     await copy.open()
     assert not copy.adapter.rebuilt
-    (found,) = copy.adapter.transaction_store().recovered()
+    (found,) = copy.adapter.transaction_store().recovered_transactions()
     assert [m.type for _, m in found.added] == ["1"]
     assert copy.adapter.queue_message_store(Q).message_count == 19
     await copy.done(copy.adapter.transaction_store().commit(xid, True))

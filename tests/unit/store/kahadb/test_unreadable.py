@@ -170,7 +170,7 @@ async def test_a_prepared_transaction_does_not_stop_a_start(
 def _recovered(home: Any, xid: XATransactionId) -> Any:
     transactions = home.adapter.transaction_store()
     transactions._recovered[xid] = transactions._open[xid]
-    return transactions.recovered()
+    return transactions.recovered_transactions()
 
 
 @KINDS

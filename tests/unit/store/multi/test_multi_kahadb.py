@@ -300,7 +300,7 @@ async def test_what_was_decided_is_carried_out_after_a_crash(stage: Stage, commi
     await stage.open(await two_phase(stage, decided=True, committed=committed))
     for _ in range(2):
         assert [stage.texts(w) for w in (ORDERS, ONE, OTHER)] == [["2"], ["3"], ["4"]]
-        assert stage.adapter.transaction_store().recovered() == []
+        assert stage.adapter.transaction_store().recovered_transactions() == []
         await stage.open(stage.folder)
     assert stage.adapter._decisions is not None and stage.adapter._decisions.decided == {}
 
@@ -309,7 +309,7 @@ async def test_what_was_not_decided_never_happened(stage: Stage) -> None:
     await stage.open(await two_phase(stage, decided=False, committed=0))
     for _ in range(2):
         assert [stage.texts(w) for w in (ORDERS, ONE, OTHER)] == [["1"], [], []]
-        assert stage.adapter.transaction_store().recovered() == []
+        assert stage.adapter.transaction_store().recovered_transactions() == []
         await stage.open(stage.folder)
 
 
@@ -322,7 +322,7 @@ async def test_prepared_xa_transactions_of_several_stores_come_back_as_one(
     await wait_for(stage.adapter.transaction_store().prepare(XA))
     folder = await copied(stage, "killed")
     await stage.open(folder, strategy=strategy)
-    recovered = stage.adapter.transaction_store().recovered()
+    recovered = stage.adapter.transaction_store().recovered_transactions()
     assert len(recovered) == left
     committed = [["1"], ["2"], ["3"]]
     if recovered:
@@ -335,7 +335,7 @@ async def test_prepared_xa_transactions_of_several_stores_come_back_as_one(
             assert message.message_id is not None
             found = stage.adapter.transaction_store().position_of(destination, message.message_id)
             assert found is not None and found.arrival == 1
-        assert stage.adapter.transaction_store().recovered() == []
+        assert stage.adapter.transaction_store().recovered_transactions() == []
         await stage.open(folder)
     expected = [[], [], []] if strategy == "rollback" else committed
     assert [stage.texts(w) for w in (ORDERS, ONE, OTHER)] == expected

@@ -387,7 +387,7 @@ async def rebuild_index(
             else adapter.queue_message_store(d).message_count
             for d in destinations
         ]
-        prepared = len(adapter.transaction_store().recovered())
+        prepared = len(adapter.transaction_store().recovered_transactions())
     finally:
         await adapter.stop()
     return Rebuilt(len(destinations), sum(counts), prepared)

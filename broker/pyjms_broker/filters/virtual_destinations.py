@@ -1,9 +1,9 @@
-"""Virtual destinations, which wrap a destination when it is created, and virtual topics.
+"""Virtual destinations, which wrap a destination when it is created.
 
 A destination to which none of them applies is not wrapped, so its messages have no extra cost.
-`VirtualTopic.Orders` feeds `Consumer.A.VirtualTopic.Orders`, `Consumer.B. ...`: each group of
-consumers has its own queue. Only existing queues get a copy.
-(ActiveMQ DestinationInterceptor, VirtualDestinationInterceptor; activemq-broker V1 to V5)
+Virtual topics: `VirtualTopic.Orders` feeds `Consumer.A.VirtualTopic.Orders`,
+`Consumer.B. ...`: each group of consumers has its own queue. Only existing queues get a copy.
+(ActiveMQ DestinationInterceptor, VirtualDestinationInterceptor; activemq-broker V1 to V12)
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyjms.errors import JMSException, ResourceAllocationException
-from pyjms.jms.destination import Destination, Queue
-from pyjms.jms.destination import Topic as DestinationTopic
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.runtime.ids import IdGenerator
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionId, LocalTransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
-from pyjms_broker.api.context import ProducerExchange
+from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
 from pyjms_broker.api.message import MessageReference, copy_for_destination
+from pyjms_broker.api.names import PREFIXES
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.transaction import PendingWork
 from pyjms_broker.attribute import attribute, flag
@@ -29,7 +29,7 @@ from pyjms_broker.filters.advisories import is_advisory_topic
 from pyjms_broker.filters.transactions import LocalTransaction
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.region.topic import Topic
+from pyjms_broker.region.topic import Topic as RegionTopic
 from pyjms_broker.store.api import StoreState
 
 _MAX_FORWARDING_DEPTH = 32
@@ -118,7 +118,7 @@ class VirtualDestinationInterceptor:
 
     def _send_kept(self, topic: BrokerDestination, subscription: Subscription) -> None:
         queue = subscription.requested
-        if not isinstance(topic.base, Topic):
+        if not isinstance(topic.base, RegionTopic):
             return  # the source is a composite queue, which keeps no messages for later consumers
         for reference in tuple(topic.base.kept_for(subscription)):
             copy = copy_for_destination(reference.message, queue, topic.destination)
@@ -159,28 +159,24 @@ class VirtualTopic(VirtualTopicAttributes, VirtualDestination):
     """
 
     @property
-    def virtual_destination(self) -> DestinationTopic:
-        return DestinationTopic(self.name)
+    def virtual_destination(self) -> Topic:
+        return Topic(self.name)
 
-    def demanded_by(self, destination: Destination) -> DestinationTopic | None:
+    def demanded_by(self, destination: Destination) -> Topic | None:
         """Return the topic that feeds a queue; for a pattern of queues, the pattern of topics."""
         if not matches(Queue(f"{self.prefix}>"), destination):
             return None
         before, after = self.prefix.count("."), self.postfix.count(".")
         path = destination.physical_name.split(".")
         fed = ".".join(path[before : len(path) - after])
-        return DestinationTopic(fed) if fed else self.virtual_destination
+        return Topic(fed) if fed else self.virtual_destination
 
     def makes_queue(self, pattern: Destination) -> bool:
         return matches(Queue(f"{self.prefix}>"), pattern)
 
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         topic = destination.destination
-        if (
-            is_advisory_topic(topic)
-            or topic.is_temporary
-            or not matches(DestinationTopic(self.name), topic)
-        ):
+        if is_advisory_topic(topic) or topic.is_temporary or not matches(Topic(self.name), topic):
             return destination
         return _VirtualTopicFilter(destination, self, routes)
 
@@ -292,3 +288,46 @@ class _VirtualTopicFilter(DestinationFilter):
         reference = MessageReference(copy, queue)
         matches = any(subscription.matches(reference) for subscription in queue.consumers)
         return matches or self._region.root.is_awaited(reference)
+
+
+# --- Composite queues and topics: what is sent to one is forwarded to others.
+
+
+@dataclass(frozen=True)
+class MirroredQueue(VirtualDestination):
+    """Mirrors every queue to the topic `prefix` + name + `postfix`. (ActiveMQ MirroredQueue)"""
+
+    prefix: str = "VirtualTopic.Mirror."
+    postfix: str = ""
+    temporary: bool = True
+    """Whether temporary queues are also mirrored."""
+
+    @property
+    def virtual_destination(self) -> Queue:
+        return Queue(">")
+
+    def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
+        queue = destination.destination
+        if not queue.is_queue or (queue.is_temporary and not self.temporary):
+            return destination
+        if queue.physical_name.startswith(PREFIXES):
+            return destination
+        mirror = Topic(f"{self.prefix}{queue.physical_name}{self.postfix}")
+        return _MirroredFilter(destination, mirror, routes)
+
+
+class _MirroredFilter(DestinationFilter):
+    def __init__(self, queue: BrokerDestination, mirror: Topic, routes: Routes) -> None:
+        super().__init__(queue)
+        self._mirror = mirror
+        self._routes = routes
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
+        copy = copy_for_destination(message, self._mirror, message.original_destination)
+        return all_of([self._routes.forward(exchange, copy), self.next.send(exchange, message)])
+
+    def dispose(self, context: ConnectionContext) -> None:
+        self.next.dispose(context)
+        region = self._routes.region
+        if self._mirror in region.destinations():
+            region.root.remove_destination(context, self._mirror, -1)
