@@ -171,6 +171,7 @@ def _bridge(s: Situation) -> Iterator[Evidence]:
 
 
 def refusals(tree: ManagementContext) -> Iterator[Refusal]:
+    """Iterate over what clients were recently refused for lack of a right."""
     broker: Broker = tree.host.broker
     while isinstance(broker, BrokerFilter):
         if isinstance(broker, AuthorizationBroker):
