@@ -192,6 +192,13 @@ class Transport(Generic[C]):
         """Whether the peer's protocol lets a client take over its id from a former connection."""
         return False
 
+    def link_of(self, member: Any) -> Any | None:
+        """Return what the peer's protocol has of a consumer or producer with credit, by its id."""
+        return None
+
+    def on_destination_removed(self, consumer_id: Any) -> None:
+        """Tell the peer, if its protocol can, that the destination of a consumer was removed."""
+
     def on_release(self, refused: Collection[Any], error: Exception | None) -> None:
         """Pass on the last commands of a lost client, whose state the listener removes next.
 

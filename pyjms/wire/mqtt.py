@@ -591,7 +591,7 @@ class MqttFormat:
         self.level: int | None = level
         """The level of the protocol, or None."""
         self._limit = min(max_frame_size, MAX_PACKET_SIZE)
-        self._unfinished = unfinished_frame
+        self.unfinished = unfinished_frame
         self._buffer = bytearray()
         self._needed = 0
         """The size that `_buffer` must have before another packet can be read."""
@@ -618,18 +618,18 @@ class MqttFormat:
             return packets
         if self._buffer or at < len(chunk):
             self._buffer = bytearray(chunk[at:])
-        if self._unfinished is not None:
+        if self.unfinished is not None:
             self._packets += len(packets)
             size = self._needed if self._needed > LARGE_FRAME else 0
-            self._unfinished.update(self._packets, size)
+            self.unfinished.update(self._packets, size)
         return packets
 
     def discard(self) -> None:
         """Drop the incomplete packet, because nothing more is received."""
         self._failed = True
         self._buffer = bytearray()
-        if self._unfinished is not None:
-            self._unfinished.close()
+        if self.unfinished is not None:
+            self.unfinished.close()
 
     def _read_frequent(self, data: bytes, at: int, packets: list[Packet]) -> int:
         """Read whole packets of messages from `at`, as far as they are usual; return their end.

@@ -181,7 +181,7 @@ class StompFormat:
         """The negotiated version, or None."""
         self._limit = max_frame_size
         self._body_limit = max_data_length
-        self._unfinished = unfinished_frame
+        self.unfinished = unfinished_frame
         self._buffer = bytearray()
         self._begin = 0  # the start of the frame
         self._at = 0  # the end of the parsed bytes
@@ -218,8 +218,8 @@ class StompFormat:
         """Drop the incomplete frame, because nothing more is received."""
         self._failed = True
         self._buffer = bytearray()
-        if self._unfinished is not None:
-            self._unfinished.close()
+        if self.unfinished is not None:
+            self.unfinished.close()
 
     def encode_into(self, buffer: bytearray, command: Frame) -> None:
         """Append a frame to `buffer`, with its NUL and an end of line.
@@ -372,8 +372,8 @@ class StompFormat:
         self._begin -= begin
         self._at -= begin
         self._searched -= begin
-        if self._unfinished is not None:
-            self._unfinished.update(self._frames, self._expected_size())
+        if self.unfinished is not None:
+            self.unfinished.update(self._frames, self._expected_size())
 
     def _expected_size(self) -> int:
         """Return the size of the incomplete frame; if unknown, a power of two above its bytes."""

@@ -15,6 +15,7 @@ from pyjms.wire.openwire.commands import (
     ConnectionInfo,
     ConsumerId,
     MessageDispatch,
+    ProducerId,
     ProducerInfo,
     TransactionId,
 )
@@ -35,6 +36,18 @@ class SecurityContext:
 
     user_name: str
     groups: frozenset[str] = frozenset()
+
+
+class ClientLink(Protocol):
+    """A producer or consumer of a client whose protocol has credit, such as a link of AMQP."""
+
+    @property
+    def credit(self) -> int:
+        """The number of messages that may be sent on it now."""
+
+    @property
+    def settle_mode(self) -> str:
+        """How its sender settles: `settled`, `unsettled` or `mixed`."""
 
 
 class ClientConnection(Protocol):
@@ -77,6 +90,12 @@ class ClientConnection(Protocol):
 
     def give_way(self, error: Exception) -> None:
         """Remove the client's state from the broker now, and close the connection soon."""
+
+    def link_of(self, member: ConsumerId | ProducerId) -> ClientLink | None:
+        """Return the link of a consumer or producer, if the client's protocol has links."""
+
+    def on_destination_removed(self, consumer_id: ConsumerId) -> None:
+        """Tell the client that a consumer's destination was removed, if its protocol can."""
 
     def owns_temporary(self, destination: Destination) -> bool:
         """Return whether the client has created this temporary destination."""

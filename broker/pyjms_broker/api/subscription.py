@@ -14,6 +14,7 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     MessageId,
     MessagePull,
+    TransactionId,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -115,6 +116,15 @@ class Subscription:
         do nothing.
         """
         return
+
+    def reject_at_commit(self, xid: TransactionId, message_id: MessageId) -> bool:
+        """Make a dispatched message a dead letter when an open transaction of its client commits.
+
+        It stays here until then, also if the consumer leaves. Returns False, and does nothing, if
+        the transaction or the message is unknown: subscriptions that do not keep their messages
+        know none.
+        """
+        return False
 
     @abstractmethod
     def request_pulls(self) -> None:

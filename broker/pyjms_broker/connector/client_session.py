@@ -112,6 +112,9 @@ class State(Enum):
 class ClientFormat(WireFormat[F], Protocol[F]):
     """The codec of a client's connection."""
 
+    unfinished: UnfinishedFrame | None
+    """Counts large incomplete frames."""
+
     def discard(self) -> None:
         """Drop the part of an incomplete frame, because nothing more is received."""
 
@@ -124,7 +127,6 @@ class ClientSession(Transport[Command], Generic[F]):
     Args:
         accepted: the connection.
         wire_format: its codec.
-        unfinished: the frame that the codec counts.
         options: the options of the connector.
         host: the broker.
         connection_id: the id of the client's JMS connection.
@@ -137,12 +139,12 @@ class ClientSession(Transport[Command], Generic[F]):
         self,
         accepted: Accepted,
         wire_format: ClientFormat[F],
-        unfinished: UnfinishedFrame,
         options: ClientOptions,
         host: BrokerHost,
         connection_id: str,
     ) -> None:
         self.host = host
+        unfinished = wire_format.unfinished = UnfinishedFrame(host.frame_budget)
         self._tcp: TcpTransport[F] = accepted_tcp(
             accepted.stream,
             wire_format,

@@ -410,6 +410,11 @@ SUBSCRIPTION: Final[Table] = {
         "credit",
         label="Credit",
     ),
+    "SettleMode": string(
+        "How messages are settled on a link of AMQP: settled (acknowledged when they are written),"
+        " unsettled or mixed; null: the client speaks another protocol.",
+        label="Settle mode",
+    ),
     "MaximumPendingMessageLimit": integer(
         "Maximum number of waiting messages that the client requested; 0: as in the policy.",
         "info.maximum_pending_message_limit",
@@ -542,6 +547,15 @@ PRODUCER: Final[Table] = {
     "SentCount": long("Messages sent.", "sent_count"),
     "ProducerWindowSize": integer(
         "Producer window in bytes; 0: no window.", "info.window_size", unit="bytes"
+    ),
+    "Credit": integer(
+        "Messages that the client may send on a link of AMQP; null: another protocol.",
+        label="Credit",
+    ),
+    "SettleMode": string(
+        "How messages are settled on a link of AMQP: settled (not answered), unsettled or mixed;"
+        " null: the client speaks another protocol.",
+        label="Settle mode",
     ),
     "UserName": string("The login name.", "context.user_name"),
 }

@@ -775,7 +775,8 @@ class RegionBroker(InnermostBroker):
             _check_removable(found, timeout)
         entry_point = self._table.entry_point(destination) or found
         found.disposed = True
-        for subscription in found.consumers:
+        consumers = found.consumers
+        for subscription in consumers:
             entry_point.remove_subscription(context, subscription, LAST_DELIVERED_UNKNOWN)
         self._expiry.remove(found)
         self.slow_consumers.remove(found)
@@ -783,6 +784,10 @@ class RegionBroker(InnermostBroker):
         self._table.remove(destination)
         self.temporaries.on_removed(destination)
         self.store.remove_message_store(destination)
+        for subscription in consumers:
+            connection, consumer_id = subscription.context.connection, subscription.consumer_id
+            if connection and consumer_id and subscription.requested == destination:
+                connection.on_destination_removed(consumer_id)
 
     def change_policies(self, policies: PolicyMap) -> dict[Destination, frozenset[str]]:
         """Apply these policies to new and existing destinations.

@@ -39,6 +39,7 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     MessagePull,
     Throwable,
+    TransactionId,
     XATransactionId,
 )
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
@@ -863,6 +864,27 @@ class PrefetchSubscription(AbstractSubscription):
             reference.destination.on_poisoned(exchange.context, reference, self, ack.poison_cause)
         return self._complete(_context_of(ack), references, are_dead_letters=True)
 
+    def reject_at_commit(self, xid: TransactionId, message_id: MessageId) -> bool:
+        transaction = self.context.transactions.get(xid)
+        reference = self._dispatched_as(message_id)
+        if transaction is None or reference is None or reference in self._transacted:
+            return False
+        self.add_transacted([reference])
+        self._open_transactions += 1
+        transaction.add(_Rejection(self, reference))
+        return True
+
+    def end_rejection(self, reference: MessageReference, *, committed: bool) -> None:
+        """Make a message a dead letter whose transaction has committed, or keep it."""
+        self.remove_transacted([reference])
+        self._open_transactions -= 1
+        try:
+            if committed:
+                reference.destination.on_poisoned(self.context, reference, self, None)
+                self._complete(NO_TRANSACTION, [reference], are_dead_letters=True)
+        finally:
+            self.return_unacknowledged([] if committed else [reference])
+
     def _ack_expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         references = self._counted_range(ack, exchange.transaction)
         for reference in references:
@@ -1037,6 +1059,20 @@ class _Acknowledgement(Synchronization):
 
     def after_rollback(self) -> None:
         self._subscription.transaction_ended(self._references, self._local, committed=False)
+
+
+class _Rejection(Synchronization):
+    __slots__ = ("_reference", "_subscription")
+
+    def __init__(self, subscription: PrefetchSubscription, reference: MessageReference) -> None:
+        self._subscription = subscription
+        self._reference = reference
+
+    def after_commit(self) -> None:
+        self._subscription.end_rejection(self._reference, committed=True)
+
+    def after_rollback(self) -> None:
+        self._subscription.end_rejection(self._reference, committed=False)
 
 
 def _context_of(ack: MessageAck) -> OperationContext:

@@ -24,6 +24,7 @@ condition. Our Close is the last frame; the engine does not wait for the client'
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -34,6 +35,7 @@ from pyjms.wire.amqp.format import (
     FRAMING_ERROR,
     MIN_MAX_FRAME_SIZE,
     SASL,
+    Fault,
     Frame,
     Item,
     ProtocolHeader,
@@ -101,6 +103,10 @@ class EngineSettings:
     max_sessions: int = 10_000
     max_links: int = 10_000
     """Of the connection, as the sessions."""
+    max_name: int = 32_000
+    """Characters of the name of a link."""
+    max_names: int = 64 * 1024 * 1024
+    """Characters of the names of all links of the connection; 0: no limit."""
 
 
 class ConnectionHandler(Protocol):
@@ -158,6 +164,8 @@ class Engine:
         """By channel, which is the same in both directions."""
         self.links: int = 0
         """The number of links of all sessions."""
+        self.names: int = 0
+        """The characters of their names."""
         self.queued: int = 0
         """Bytes of messages that wait for the client's session windows, with their frames."""
         self.partial: int = 0
@@ -178,6 +186,19 @@ class Engine:
         return self.stage == Stage.FINISHED
 
     # from the client
+    def receive_run(self, items: deque[Item]) -> int:
+        """Remove and handle the first items, as far as they are messages of one link.
+
+        Returns how many; the next one is for `receive`. Raises as `receive` does.
+        """
+        first = items[0]
+        if self.stage != Stage.OPEN or self._held is not None or type(first) is not Frame:
+            return 0
+        session, body = self.sessions.get(first.channel), first.body
+        if session is None or type(body) is not Transfer:
+            return 0
+        return session.receive_run(body.handle, items)
+
     def receive(self, item: Item) -> None:
         """Handle the next item of the client. Raises what a handler or `send` raises."""
         if self.stage == Stage.FINISHED:
@@ -199,7 +220,7 @@ class Engine:
                 self._on_early_frame(item.body)
         elif isinstance(item, ProtocolHeader):
             self._on_header(item)
-        else:
+        elif isinstance(item, Fault):
             self.fail(item.condition, item.reason)
 
     def _on_header(self, header: ProtocolHeader) -> None:
@@ -233,6 +254,8 @@ class Engine:
             self.max_frame_size = max(body.max_frame_size, MIN_MAX_FRAME_SIZE)
             self._held = []
             self.handler.on_open(body)
+            # only the answer needs them, and they may take ten times the bytes of their frame
+            body.properties = body.desired_capabilities = body.offered_capabilities = None
         else:
             self.fail(ILLEGAL_STATE, f"A {type(body).__name__} came before the connection was open")
 

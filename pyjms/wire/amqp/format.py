@@ -14,9 +14,11 @@ from typing import Final, TypeAlias
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.amqp.performatives import (
     SASL_FRAMES,
+    TRANSFER,
     Performative,
     SaslFrame,
     read_body,
+    read_transfer,
     write_body,
 )
 from pyjms.wire.limits import LARGE_FRAME, UnfinishedFrame
@@ -72,7 +74,8 @@ class Fault:
         return f"Fault({self.condition!r}, {self.reason!r})"
 
 
-Item: TypeAlias = ProtocolHeader | Frame | Fault
+Item: TypeAlias = ProtocolHeader | Frame | Fault | bytes
+"""Bytes are only sent: frames that are encoded."""
 
 
 class AmqpFormat:
@@ -88,7 +91,7 @@ class AmqpFormat:
             unfinished_frame: counts large incomplete frames.
         """
         self._limit: int = max_frame_size
-        self._unfinished: UnfinishedFrame | None = unfinished_frame
+        self.unfinished: UnfinishedFrame | None = unfinished_frame
         self._buffer: bytearray = bytearray()
         self._needed: int = 0
         """The size that `_buffer` must have before another frame can be read."""
@@ -112,9 +115,9 @@ class AmqpFormat:
         try:
             at = self._parse(chunk, items)
             self._buffer = bytearray(chunk[at:]) if at < len(chunk) else bytearray()
-            if self._unfinished is not None:
+            if self.unfinished is not None:
                 size = self._needed if self._needed > LARGE_FRAME else 0
-                self._unfinished.update(self._frames, size)
+                self.unfinished.update(self._frames, size)
         except RemoteProtocolError as error:
             self.discard()
             items.append(Fault(error.error_code or DECODE_ERROR, error.reason))
@@ -124,8 +127,8 @@ class AmqpFormat:
         """Drop the incomplete frame, because nothing more is received."""
         self._failed = True
         self._buffer = bytearray()
-        if self._unfinished is not None:
-            self._unfinished.close()
+        if self.unfinished is not None:
+            self.unfinished.close()
 
     def _parse(self, data: bytes, items: list[Item]) -> int:
         """Read all whole items of `data`; return where they end."""
@@ -150,8 +153,17 @@ class AmqpFormat:
             at += size
             if offset < 2 or body_at > at:
                 raise RemoteProtocolError(f"a frame of {size} bytes has its body at {4 * offset}")
-            items.append(self._frame(data[body_at:at], kind, channel))
             self._frames += 1
+            content = data[body_at:at]
+            if content.startswith(TRANSFER) and not (kind or self._is_sasl):
+                try:
+                    transfer, end = read_transfer(content)
+                except (LookupError, struct.error):
+                    pass  # an unusual form, or damage
+                else:
+                    items.append(Frame(channel, transfer, content[end:]))
+                    continue
+            items.append(self._frame(content, kind, channel))
 
     def _header(self, data: bytes, at: int) -> ProtocolHeader:
         name, protocol, major, minor, revision = _HEADER.unpack_from(data, at)
@@ -205,7 +217,9 @@ class AmqpFormat:
         Raises:
             LocalProtocolError: as for `encode_into`.
         """
-        if isinstance(command, Frame):
+        if isinstance(command, bytes):
+            buffer += command
+        elif isinstance(command, Frame):
             if command.body is None:
                 buffer += _FRAME.pack(_FRAME_SIZE, 2, 0, command.channel)
                 return ()

@@ -40,21 +40,21 @@ VALUE: Final = 0x77
 _HEADER: Final = 0x70
 _DELIVERY_ANNOTATIONS: Final = 0x71
 _MESSAGE_ANNOTATIONS: Final = 0x72
-_PROPERTIES: Final = 0x73
+PROPERTIES: Final = 0x73
 _APPLICATION_PROPERTIES: Final = 0x74
 _FOOTER: Final = 0x78
 _NAMES: Final = {
     "amqp:header:list": _HEADER,
     "amqp:delivery-annotations:map": _DELIVERY_ANNOTATIONS,
     "amqp:message-annotations:map": _MESSAGE_ANNOTATIONS,
-    "amqp:properties:list": _PROPERTIES,
+    "amqp:properties:list": PROPERTIES,
     "amqp:application-properties:map": _APPLICATION_PROPERTIES,
     "amqp:data:binary": DATA,
     "amqp:amqp-sequence:list": SEQUENCE,
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": _FOOTER,
 }
-_SECTIONS_OF_LISTS: Final = (_HEADER, _PROPERTIES)
+_SECTIONS_OF_LISTS: Final = (_HEADER, PROPERTIES)
 _LISTS: Final = (LIST_0, LIST_8, LIST_32)
 _MAPS: Final = (MAP_8, MAP_32)
 _START: Final = b"\0\x53"
@@ -135,6 +135,16 @@ def decode_message(payload: bytes, *, body: bool = True, properties: bool = True
     return message
 
 
+def read_properties(payload: bytes, at: int) -> Properties:
+    """Return the section of properties whose list begins at `at`; raises `READ_ERRORS`."""
+    code = payload[at]
+    if code == LIST_0:
+        return Properties()
+    if code not in _LISTS:
+        raise RemoteProtocolError("the section of properties is no list")
+    return _BUILD_PROPERTIES(Reader(payload, at + 1).items(code))  # type: ignore[no-any-return]
+
+
 def _section_code(reader: Reader) -> int:
     """Read the descriptor of a section and return its code."""
     data, at = reader.data, reader.at
@@ -191,6 +201,7 @@ def _read_section(reader: Reader, message: Message, code: int) -> None:
         raise RemoteProtocolError(f"the section {code:#x} does not exist")
 
 
+_BUILD_PROPERTIES: Final = COMPOSITES[PROPERTIES]
 _WRITE_HEADER: Final = WRITERS[Header]
 _WRITE_PROPERTIES: Final = WRITERS[Properties]
 

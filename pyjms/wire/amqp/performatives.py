@@ -77,6 +77,8 @@ UNSETTLED_MODE: Final = 0
 SETTLED_MODE: Final = 1
 MIXED_MODE: Final = 2
 """Settle modes of a sender."""
+SETTLE_MODES: Final = ("unsettled", "settled", "mixed")
+"""Their names."""
 
 
 # connection, session, link
@@ -626,6 +628,10 @@ for _code, _cls, _name, _types in _ROWS:
     WRITERS[_cls] = _row.write
 
 
+TRANSFER: Final = b"\0\x53\x14"
+"""With which the body of a transfer begins."""
+
+
 def _uint(data: bytes, at: int) -> tuple[int, int]:
     """Return the uint at `at`, and where it ends."""
     code = data[at]
@@ -650,8 +656,12 @@ _USUAL_STATES: Final[dict[bytes, State | None]] = {
 """The ends of dispositions."""
 
 
-def _read_transfer(data: bytes) -> tuple[Transfer, int]:
-    """Read a transfer of a whole message, with fields up to `more`."""
+def read_transfer(data: bytes) -> tuple[Transfer, int]:
+    """Return the transfer with which `data` begins, and its end.
+
+    Raises:
+        LookupError, struct.error: it is damaged, or has fields behind `more`; read it by the table.
+    """
     if data[3] != LIST_8:
         raise LookupError
     end = 5 + data[4]
@@ -703,7 +713,7 @@ def read_body(data: bytes) -> tuple[Performative | SaslFrame, int]:
     if data[:2] == b"\0\x53":
         try:
             if data[2] == 0x14:
-                return _read_transfer(data)
+                return read_transfer(data)
             if data[2] == 0x15:
                 return _read_disposition(data)
         except (LookupError, struct.error):

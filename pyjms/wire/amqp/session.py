@@ -15,15 +15,20 @@ end of the turn or before the session's next frame.
 
 from __future__ import annotations
 
+import struct
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
-from pyjms.wire.amqp.format import FRAMING_ERROR, Frame
+from pyjms.wire.amqp.deliveries import Delivery, Unsettled, difference
+from pyjms.wire.amqp.format import FRAMING_ERROR, Frame, Item
 from pyjms.wire.amqp.performatives import (
     MAX_UINT,
+    MIXED_MODE,
     RECEIVER,
     SENDER,
+    SETTLE_MODES,
     SETTLED_MODE,
     Attach,
     Begin,
@@ -44,6 +49,7 @@ from pyjms.wire.amqp.performatives import (
     Transfer,
     write_body,
 )
+from pyjms.wire.limits import LARGE_FRAME
 
 if TYPE_CHECKING:
     from pyjms.wire.amqp.engine import Engine
@@ -58,58 +64,13 @@ TRANSFER_LIMIT_EXCEEDED: Final = "amqp:link:transfer-limit-exceeded"
 
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
 FIRST_OUTGOING_ID: Final = 1
-_HALF: Final = 0x80000000
 _HEAD: Final = 128
 """Bytes of a frame that a transfer without a state needs at most, beside its payload."""
 _LONGEST_TAG: Final = 32
-
-
-def _difference(later: int, earlier: int) -> int:
-    """Return the difference of two serial numbers of 32 bits."""
-    return (later - earlier + _HALF & MAX_UINT) - _HALF
-
-
-class Delivery:
-    """A message on a link.
-
-    `state` and `settled` are the client's. `payload` is empty for a message that was sent.
-    """
-
-    def __init__(
-        self,
-        link: Receiver | Sender,
-        number: int,
-        tag: bytes,
-        message_format: int,
-        payload: bytes = b"",
-    ) -> None:
-        self.link: Receiver | Sender = link
-        self.id: int = number
-        self.tag: bytes = tag
-        self.message_format: int = message_format
-        self.payload: bytes = payload
-        self.state: State | None = None
-        self.settled: bool = False
-        self.is_unsettled: bool = True
-        """Whether our side has not settled it."""
-        self.context: Any = None
-        """For the handler of the link."""
-        self.size: int = 0
-        """Bytes that count in `Engine.kept` until it is settled."""
-
-    def settle(self, state: State | None) -> None:
-        """Settle the delivery with this state."""
-        if self.is_unsettled:
-            self.is_unsettled = False
-            self.link.settle(self, state)
-
-    def update(self, state: State) -> None:
-        """Tell the client a state without settling the delivery."""
-        if self.is_unsettled:
-            session = self.link.session
-            session.flush()
-            role = self.link.role
-            session.send(Disposition(role, self.id, self.id, settled=False, state=state))
+_TRANSFER_FRAME: Final = struct.Struct(">IBBHBBBBBBBIBIBB")
+"""The frame of a transfer of format 0, until its tag; then follow the tag and one of these."""
+_SETTLED_TAIL: Final = b"\x43\x41\x42"
+_UNSETTLED_TAIL: Final = b"\x43\x42\x42"
 
 
 class LinkHandler(Protocol):
@@ -122,8 +83,11 @@ class LinkHandler(Protocol):
 class ReceiverHandler(LinkHandler, Protocol):
     """What a client does on a link on which it sends."""
 
-    def on_delivery(self, delivery: Delivery) -> None:
-        """A message has arrived. Answer `settle` of the delivery, unless it is settled."""
+    def on_deliveries(self, deliveries: list[Delivery]) -> None:
+        """Messages have arrived. Answer `settle` of each delivery, unless it is settled.
+
+        The link may be detached meanwhile: those that are left are to be ignored then.
+        """
 
 
 class SenderHandler(LinkHandler, Protocol):
@@ -132,8 +96,11 @@ class SenderHandler(LinkHandler, Protocol):
     def on_credit(self, link: Sender) -> None:
         """The client has told its credit, or wants a drain."""
 
-    def on_disposition(self, delivery: Delivery) -> None:
-        """The client has told the state of a delivery, and may have settled it."""
+    def on_dispositions(self, deliveries: list[Delivery]) -> None:
+        """The client has told the state of deliveries, and may have settled them.
+
+        The link may be detached meanwhile: those that are left are to be ignored then.
+        """
 
 
 class Session:
@@ -153,14 +120,15 @@ class Session:
         """Ours, of links that our side has not detached."""
         self.link_count: int = 0
         """The number of links that one side at least has not detached."""
+        self.names: int = 0
+        """The characters of their names."""
         self.incoming_window: int = settings.incoming_window
         self.next_incoming_id: int = begin.next_outgoing_id
         self.next_outgoing_id: int = FIRST_OUTGOING_ID
         self.remote_window: int = begin.incoming_window
         """The number of transfers that the client accepts."""
-        self.next_delivery_id: int = 0
-        self.unsettled: dict[int, Delivery] = {}
-        """What was sent and is not settled, by delivery id."""
+        self.unsettled: Unsettled = Unsettled()
+        """What was sent and is not settled."""
         self._begun: bool = False
         self._waiting: deque[tuple[Transfer, bytes, int]] = deque()
         """Transfers behind the client's window, with the offset of what is left of the payload."""
@@ -187,6 +155,24 @@ class Session:
             self.end_unattached(transfer.handle)
         elif not link.is_detached:
             link.on_transfer(transfer, payload)
+
+    def receive_run(self, handle: int, items: deque[Item]) -> int:
+        """Remove and handle the first items, as far as they are usual transfers on a link.
+
+        They are whole messages, and within the window and the credit. Returns how many.
+        """
+        link = None if self.is_ended else self.links.get(handle)
+        if not isinstance(link, Receiver) or link.is_detached_by_peer:
+            return 0
+        settings = self.engine.settings
+        room = self.incoming_window - (settings.incoming_window >> 1) - 1
+        deliveries = link.take_run(items, room, settings.max_message_size)
+        count = len(deliveries)
+        if count:
+            self.next_incoming_id = (self.next_incoming_id + count) & MAX_UINT
+            self.incoming_window -= count
+            link.handler.on_deliveries(deliveries)
+        return count
 
     def on_frame(self, body: Performative | SaslFrame) -> bool:
         """Handle a frame other than a transfer; return whether it is one of a session."""
@@ -219,17 +205,26 @@ class Session:
         self.links[handle] = link
         self.handles.add(link.handle)
         self.link_count += 1
-        self.engine.links += 1
-        if self.engine.links > 2 * settings.max_links:  # refused ones that the client keeps
-            self.engine.fail(RESOURCE_LIMIT, "Too many links")
-        elif self.engine.links > settings.max_links:
-            link.refuse(Error(RESOURCE_LIMIT, "Too many links"))
+        engine, size = self.engine, len(attach.name)
+        engine.links += 1
+        if engine.links > 2 * settings.max_links:  # refused ones that the client keeps
+            engine.fail(RESOURCE_LIMIT, "Too many links")
+        elif engine.links > settings.max_links:
+            link.refuse_for_good(Error(RESOURCE_LIMIT, "Too many links"))
+        elif size > settings.max_name:
+            text = f"The name of a link has {size} characters, more than {settings.max_name}"
+            link.refuse_for_good(Error(INVALID_FIELD, text))
+        elif 0 < settings.max_names < engine.names + size:
+            text = f"The names of the links have more than {settings.max_names} characters"
+            link.refuse_for_good(Error(RESOURCE_LIMIT, text))
         else:
-            self.engine.handler.on_attach(link)
+            engine.names += size
+            self.names += size
+            engine.handler.on_attach(link)
 
     def _on_flow(self, flow: Flow) -> None:
         start = FIRST_OUTGOING_ID if flow.next_incoming_id is None else flow.next_incoming_id
-        window = _difference(start, self.next_outgoing_id) + flow.incoming_window
+        window = difference(start, self.next_outgoing_id) + flow.incoming_window
         self.remote_window = max(0, window)
         if self._waiting:
             self._send_waiting()
@@ -246,35 +241,38 @@ class Session:
     def _on_disposition(self, disposition: Disposition) -> None:
         if disposition.role is SENDER:
             return  # our side settles at once, and has forgotten the delivery
-        if not disposition.settled and isinstance(disposition.state, Received | None):
+        settled, state = disposition.settled, disposition.state
+        if not settled and isinstance(state, Received | None):
             return  # it tells nothing, and many of them with long ranges would cost much
-        first, unsettled = disposition.first, self.unsettled
-        span = 0 if disposition.last is None else _difference(disposition.last, first)
-        if span == 0:
-            found = [unsettled[first]] if first in unsettled else []
-        elif span < len(unsettled):
-            ids = (each & MAX_UINT for each in range(first, first + span + 1))
-            found = [unsettled[each] for each in ids if each in unsettled]
-        else:
-            found = [
-                each for key, each in unsettled.items() if 0 <= _difference(key, first) <= span
-            ]
+        unsettled, first, last = self.unsettled, disposition.first, disposition.last
+        taken = unsettled.take(first, first if last is None else last, with_outcome=settled)
+        found = taken
+        if not taken and not settled and last in {None, first}:
+            known = unsettled.by_id.get(first)  # its outcome may change
+            found = [] if known is None or known.state == state else [known]
+        by_link: dict[Receiver | Sender, list[Delivery]] = {}
+        link: Receiver | Sender | None = None
+        group: list[Delivery] = []
+        kept = 0
         for delivery in found:
-            state = disposition.state
-            is_known = not disposition.settled and (state is None or state == delivery.state)
-            if is_known or not delivery.is_unsettled:
-                continue  # nothing new, or settled by the handler of one before
-            link = delivery.link
-            if disposition.state is not None:
-                delivery.state = disposition.state
-            if disposition.settled:
+            if delivery.link is not link:
+                link = delivery.link
+                group = by_link.setdefault(link, [])
+            group.append(delivery)
+            if state is not None:
+                delivery.state = state
+            if settled:
                 delivery.settled = True
                 delivery.is_unsettled = False
-                del unsettled[delivery.id]
+                del unsettled.by_id[delivery.id]
                 link.unsettled -= 1
-                self.engine.kept -= delivery.size
-            if isinstance(link, Sender):
-                link.handler.on_disposition(delivery)
+                kept += delivery.size
+        self.engine.kept -= kept
+        for each, deliveries in by_link.items():
+            if isinstance(each, Sender) and not each.is_detached:
+                each.handler.on_dispositions(deliveries)
+        if not settled:
+            unsettled.set_outcome([each for each in taken if each.is_unsettled])
 
     def _on_detach(self, detach: Detach) -> None:
         link = self.links.get(detach.handle)
@@ -336,18 +334,18 @@ class Session:
             flow.drain = link.drain
         self.send(flow)
 
-    def dispose(self, role: bool, delivery_id: int, state: State | None) -> None:
-        """Collect the settlement of a delivery."""
+    def dispose(self, role: bool, first: int, last: int, state: State | None) -> None:
+        """Collect the settlement of successive deliveries."""
         if self.is_ended:
             return
         has_collected = self._first >= 0
         if has_collected:
-            is_next = delivery_id == (self._last + 1) & MAX_UINT
+            is_next = first == (self._last + 1) & MAX_UINT
             if is_next and role is self._role and (state is self._state or state == self._state):
-                self._last = delivery_id
+                self._last = last
                 return
             self.flush()
-        self._first = self._last = delivery_id
+        self._first, self._last = first, last
         self._role, self._state = role, state
         if not has_collected:
             self.engine.flush_later(self)
@@ -357,6 +355,11 @@ class Session:
         if self._first >= 0:
             first, self._first = self._first, -1
             self.send(Disposition(self._role, first, self._last, settled=True, state=self._state))
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether transfers wait for the client's window."""
+        return bool(self._waiting)
 
     def transfer(self, transfer: Transfer, payload: bytes) -> None:
         """Send a message, or the part for which the client's windows and frames have room."""
@@ -405,14 +408,15 @@ class Session:
         if not self.is_ended:
             self.link_count -= 1
             self.engine.links -= 1
+            self.engine.names -= len(link.name)
+            self.names -= len(link.name)
 
     def forget(self, link: Link) -> None:
         """Drop the deliveries of a link that is detached."""
-        if link.unsettled:
-            for delivery in [each for each in self.unsettled.values() if each.link is link]:
+        if link.unsettled and isinstance(link, Sender):
+            for delivery in self.unsettled.drop_of(link):
                 delivery.is_unsettled = False
                 self.engine.kept -= delivery.size
-                del self.unsettled[delivery.id]
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             if each[0].handle == link.handle:
@@ -427,7 +431,8 @@ class Session:
         self.is_ended = True
         self._first = -1
         self.engine.links -= self.link_count
-        self.link_count = 0
+        self.engine.names -= self.names
+        self.link_count = self.names = 0
         self.engine.queued -= sum(
             len(payload) - start + _HEAD for _, payload, start in self._waiting
         )
@@ -435,10 +440,10 @@ class Session:
         links, self.links = self.links, {}
         for link in links.values():
             link.discard()
-        for delivery in self.unsettled.values():
+        for delivery in self.unsettled.by_id.values():
             delivery.is_unsettled = False
             self.engine.kept -= delivery.size
-        self.unsettled.clear()
+        self.unsettled = Unsettled()
 
 
 class Link:
@@ -472,6 +477,12 @@ class Link:
         self._early: list[Flow | Detach] = []
         """What the client has sent before the answer to its Attach."""
 
+    @property
+    def settle_mode(self) -> str:
+        """How the sending side settles: `settled`, `unsettled` or `mixed`."""
+        mode = self.peer.snd_settle_mode
+        return SETTLE_MODES[mode] if mode < MIXED_MODE else SETTLE_MODES[MIXED_MODE]
+
     def refuse(self, error: Error) -> None:
         """Do not attach the link: Attach without its node, and Detach with the error."""
         if not self.is_attached and not self.is_detached:
@@ -485,6 +496,11 @@ class Link:
             self._forget_terms()
             self.detach(closed=True, error=error)
             self._handle_early()
+
+    def refuse_for_good(self, error: Error) -> None:
+        """Do not attach the link, and keep nothing of it: the client may never detach it."""
+        self.refuse(error)
+        self.name = self.peer.name = ""
 
     def detach(self, closed: bool = True, error: Error | None = None) -> None:
         """Detach the link, or close it; also the answer to the client's Detach."""
@@ -595,6 +611,39 @@ class Receiver(Link):
             self.credit = credit
             self.session.send_flow(self)
 
+    def take_run(self, items: deque[Item], room: int, largest: int) -> list[Delivery]:
+        """Remove the first items, as far as they are usual transfers; return their deliveries."""
+        deliveries: list[Delivery] = []
+        if not self.is_attached or self.is_detached or self._partial is not None:
+            return deliveries
+        most, count, unsettled = min(room, self.credit), 0, 0
+        channel, handle = self.session.channel, self.peer.handle
+        while items and count < most:
+            item = items[0]
+            if type(item) is not Frame or item.channel != channel:
+                break
+            transfer, payload = item.body, item.payload
+            if type(transfer) is not Transfer or transfer.handle != handle:
+                break
+            number, tag = transfer.delivery_id, transfer.delivery_tag
+            if number is None or tag is None or len(tag) > _LONGEST_TAG or len(payload) > largest:
+                break
+            if transfer.more or transfer.aborted or transfer.state is not None:
+                break
+            items.popleft()
+            delivery = Delivery(self, number, tag, transfer.message_format or 0, payload)
+            if transfer.settled:
+                delivery.settled = True
+                delivery.is_unsettled = False
+            else:
+                unsettled += 1
+            deliveries.append(delivery)
+            count += 1
+        self.credit -= count
+        self.delivery_count = (self.delivery_count + count) & MAX_UINT
+        self.unsettled += unsettled
+        return deliveries
+
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         """Handle a message, or a part of one."""
         delivery = self._partial
@@ -630,7 +679,7 @@ class Receiver(Link):
             delivery.is_unsettled = False
         else:
             self.unsettled += 1
-        self.handler.on_delivery(delivery)
+        self.handler.on_deliveries([delivery])
 
     def _collect(self, delivery: Delivery, transfer: Transfer, payload: bytes) -> bool:
         """Add a part to a message; return whether it is complete."""
@@ -684,11 +733,31 @@ class Receiver(Link):
         elif flow.echo:
             self.session.send_flow(self)
 
+    def settle_all(self, deliveries: list[Delivery], state: State) -> None:
+        """Settle deliveries of the link that are not settled."""
+        first = last = -1
+        for delivery in deliveries:
+            if not delivery.is_unsettled:
+                continue
+            delivery.is_unsettled = False
+            self.unsettled -= 1
+            if self.is_detached:
+                continue
+            number = delivery.id
+            if first >= 0 and number != (last + 1) & MAX_UINT:
+                self.session.dispose(RECEIVER, first, last, state)
+                first = -1
+            if first < 0:
+                first = number
+            last = number
+        if first >= 0:
+            self.session.dispose(RECEIVER, first, last, state)
+
     def settle(self, delivery: Delivery, state: State | None) -> None:
         """Settle a delivery of the link."""
         self.unsettled -= 1
         if not self.is_detached:
-            self.session.dispose(RECEIVER, delivery.id, state)
+            self.session.dispose(RECEIVER, delivery.id, delivery.id, state)
 
     def discard(self) -> None:
         super().discard()
@@ -743,8 +812,8 @@ class Sender(Link):
         if self.credit <= 0:
             raise LocalProtocolError(f"The link {self.name} has no credit")
         session = self.session
-        number = session.next_delivery_id
-        session.next_delivery_id = (number + 1) & MAX_UINT
+        unsettled = session.unsettled
+        number = unsettled.next_number & MAX_UINT
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & MAX_UINT
         if settled:
@@ -755,16 +824,73 @@ class Sender(Link):
             self._tags = tag + 1
             width = (tag.bit_length() + 7) >> 3 or 1
             delivery = Delivery(self, number, tag.to_bytes(width, "big"), message_format)
-            session.unsettled[number] = delivery
+            unsettled.by_id[number] = delivery
+            unsettled.numbers.append(unsettled.next_number)
             self.unsettled += 1
             if size:
                 delivery.size = size
                 session.engine.kept += size
+        unsettled.next_number += 1
         delivery.context = context
         transfer = Transfer(self.handle, number, delivery.tag, message_format, settled)
         transfer.state = state
         session.transfer(transfer, payload)
         return delivery
+
+    @property
+    def run_room(self) -> int:
+        """The number of messages for which `send_run` has credit and window."""
+        session = self.session
+        return 0 if session.has_waiting else min(self.credit, session.remote_window)
+
+    @property
+    def longest_of_run(self) -> int:
+        """Bytes of a message of `send_run` at most."""
+        return min(self.session.engine.max_frame_size, LARGE_FRAME) - _HEAD
+
+    def send_run(self, payloads: Sequence[bytes], contexts: Sequence[Any] = ()) -> None:
+        """Send messages of format 0 as `send` does each, in one step.
+
+        `contexts` are those of their deliveries; without these the messages are settled.
+
+        Raises:
+            LocalProtocolError: there is no room for so many.
+        """
+        session, count = self.session, len(payloads)
+        if count > self.run_room:
+            raise LocalProtocolError(f"The link {self.name} has no credit")
+        unsettled, tags = session.unsettled, self._tags
+        number, channel, handle = unsettled.next_number, session.channel, self.handle
+        data, tag, tail = bytearray(), b"", _SETTLED_TAIL
+        if contexts:
+            tail = _UNSETTLED_TAIL
+        for index, payload in enumerate(payloads):
+            delivery_id = number & MAX_UINT
+            if contexts:
+                tag = tags.to_bytes((tags.bit_length() + 7) >> 3 or 1, "big")
+                tags += 1
+                delivery = Delivery(self, delivery_id, tag, 0)
+                delivery.context = contexts[index]
+                unsettled.by_id[delivery_id] = delivery
+                unsettled.numbers.append(number)
+            number += 1
+            width = len(tag)
+            data += _TRANSFER_FRAME.pack(
+                29 + width + len(payload), 2, 0, channel, 0, 0x53, 0x14, 0xC0, 16 + width, 6,
+                0x70, handle, 0x70, delivery_id, 0xA0, width,
+            )  # fmt: skip
+            data += tag
+            data += tail
+            data += payload
+        self._tags, unsettled.next_number = tags, number
+        if contexts:
+            self.unsettled += count
+        self.credit -= count
+        self.delivery_count = (self.delivery_count + count) & MAX_UINT
+        session.remote_window -= count
+        session.next_outgoing_id = (session.next_outgoing_id + count) & MAX_UINT
+        if not session.is_ended:
+            session.engine.send(bytes(data))
 
     def finish_drain(self) -> None:
         """Use up the credit, as the client's drain wants when there are no more messages."""
@@ -781,7 +907,7 @@ class Sender(Link):
             self._early = [flow]
             return
         if flow.link_credit is not None:
-            used = max(0, _difference(self.delivery_count, flow.delivery_count or 0))
+            used = max(0, difference(self.delivery_count, flow.delivery_count or 0))
             self.credit = max(0, flow.link_credit - used)
         self.drain, self._echo = flow.drain, flow.echo
         self.handler.on_credit(self)
@@ -792,7 +918,7 @@ class Sender(Link):
     def settle(self, delivery: Delivery, state: State | None) -> None:
         """Settle a delivery of the link."""
         self.unsettled -= 1
-        self.session.unsettled.pop(delivery.id, None)
+        self.session.unsettled.drop(delivery)
         self.session.engine.kept -= delivery.size
         if not self.is_detached:
-            self.session.dispose(SENDER, delivery.id, state)
+            self.session.dispose(SENDER, delivery.id, delivery.id, state)

@@ -9,17 +9,25 @@ import pytest
 from websockets.asyncio.client import connect as websocket_client
 from websockets.typing import Subprotocol
 
+from pyjms.errors import JMSException
 from pyjms.wire.amqp.format import AMQP, SASL, Frame, ProtocolHeader
+from pyjms.wire.amqp.message import encode_message
 from pyjms.wire.amqp.performatives import (
+    SENDER,
+    Attach,
     Begin,
     Close,
+    Detach,
     Error,
     Open,
     SaslInit,
     SaslMechanisms,
     SaslOutcome,
+    Source,
+    Target,
+    Transfer,
 )
-from tests.kit.amqp.client import AmqpBroker, AmqpClient, StartAmqp
+from tests.kit.amqp.client import AmqpBroker, AmqpClient, StartAmqp, left, text
 from tests.kit.brokers.security import simple, user
 from tests.kit.tls import CertificateFiles
 
@@ -154,7 +162,80 @@ async def test_link_stealing_drops_the_older_connection(amqp_broker: StartAmqp) 
     async with amqp_broker("?allowLinkStealing=true") as amqp:
         older = await amqp.client("c")
         await amqp.client("c")
-        await older.closed()
+        assert (await ending(older)).condition == "amqp:connection:forced"
+
+
+@pytest.mark.fact("amqp-connector A42")
+async def test_a_broker_that_stops_says_so(amqp: AmqpBroker) -> None:
+    client, early = await amqp.client(), await amqp.connect()
+    await early.log_in()
+    await amqp.broker.service.stop()
+    error = await ending(client)
+    assert error == Error("amqp:connection:forced", "The broker is stopping")
+    assert await early.closed() == []
+
+
+@pytest.mark.fact("amqp-connector A42")
+async def test_an_operator_closes_a_connection(amqp: AmqpBroker) -> None:
+    client = await amqp.client()
+    (view,) = amqp.broker.service.management.find("*:connectionViewType=clientId,*")
+    await view.invoke("stop")
+    error = await ending(client)
+    assert error == Error("amqp:connection:forced", "The broker has closed the connection")
+
+
+@pytest.mark.fact("amqp-connector A41")
+async def test_an_error_of_the_connection_is_told(amqp: AmqpBroker) -> None:
+    client = await amqp.client("c")
+    context = amqp.broker.service.region_broker.client_context("c")
+    assert context is not None
+    assert context.connection is not None
+    context.connection.service_exception(JMSException("out of order"))
+    assert await ending(client) == Error("amqp:internal-error", "out of order")
+
+
+@pytest.mark.fact("amqp-connector A32")
+async def test_the_broker_opens_after_the_client(amqp: AmqpBroker) -> None:
+    client = await amqp.connect()
+    await client.log_in()
+    with anyio.move_on_after(0.05):
+        raise AssertionError(await client.next_item())
+    assert (await client.open(hostname="elsewhere.example")).container_id == "amqp"
+
+
+@pytest.mark.fact("amqp-connector A173")
+async def test_nothing_counts_behind_what_cannot_be_processed(amqp: AmqpBroker) -> None:
+    client = await amqp.client()
+    sender, coordinator = await client.sender("queue://a"), await client.coordinator()
+    wrong = Transfer(coordinator.link.handle, 0, b"0", 0)
+    right = Transfer(sender.handle, 1, b"1", 0)
+    payload = encode_message(text("x"))
+    await client.send_items(Frame(0, wrong, b"no message"), Frame(0, right, payload))
+    assert await ending(client) == Error("amqp:decode-error", "Could not process AMQP commands")
+    assert await left(amqp, "queue://a") == []
+
+
+@pytest.mark.fact("amqp-connector A175")
+async def test_a_long_container_id_is_refused(amqp: AmqpBroker) -> None:
+    client = await amqp.connect()
+    await client.log_in()
+    await client.open("x" * 32_001)
+    error = await ending(client)
+    assert error.condition == "amqp:invalid-field"
+    assert "The container-id" in (error.description or "")
+    assert error.info == {"invalid-field": "container-id"}
+
+
+@pytest.mark.fact("amqp-connector A175")
+async def test_the_names_of_links_count_as_memory_of_the_client(amqp_broker: StartAmqp) -> None:
+    async with amqp_broker(client_memory_limit=50_000) as amqp:
+        client = await amqp.client()
+        await client.sender("queue://a", name="x" * 30_000)
+        link = Attach("y" * 30_000, 7, SENDER, source=Source(), target=Target("queue://a"))
+        assert (await client.attach(link)).target is None
+        error = (await client.receive(Detach)).error
+        assert error is not None
+        assert error.condition == "amqp:resource-limit-exceeded"
 
 
 @pytest.mark.fact("amqp-connector A29")
@@ -258,6 +339,30 @@ async def test_the_views_name_protocol_and_credit(amqp: AmqpBroker) -> None:
     assert connection.get("Protocol") == "AMQP 1.0"
     (consumer,) = find("org.apache.activemq:endpoint=Consumer,*")
     assert (consumer.get("Credit"), consumer.get("PrefetchSize")) == (7, 0)
+
+
+@pytest.mark.parametrize(("mode", "name"), [(0, "unsettled"), (1, "settled"), (2, "mixed")])
+async def test_the_views_tell_of_links(amqp: AmqpBroker, mode: int, name: str) -> None:
+    client = await amqp.client("here")
+    await client.receiver("queue://a", mode=mode)
+    sender = await client.sender("queue://b", mode=mode)
+    await sender.texts("1", "2")
+    find = amqp.broker.service.management.find
+    (consumer,) = find("org.apache.activemq:endpoint=Consumer,*")
+    (producer,) = find("org.apache.activemq:endpoint=Producer,*")
+    assert (consumer.get("SettleMode"), producer.get("SettleMode")) == (name, name)
+    assert producer.get("Credit") == 998
+
+
+async def test_the_views_of_other_clients_have_no_links(amqp: AmqpBroker) -> None:
+    async with amqp.jms() as session:
+        await session.create_consumer(session.create_queue("a"))
+        await session.create_producer(session.create_queue("a"))
+        find = amqp.broker.service.management.find
+        (consumer,) = find("org.apache.activemq:endpoint=Consumer,*")
+        (producer,) = find("org.apache.activemq:endpoint=Producer,*")
+        assert consumer.get("SettleMode") is None
+        assert (producer.get("SettleMode"), producer.get("Credit")) == (None, None)
 
 
 @pytest.mark.fact("amqp-connector A1")

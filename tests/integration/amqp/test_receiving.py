@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
+from pyjms.errors import JMSException
 from pyjms.jms import TextMessage
 from pyjms.wire.amqp.format import Frame
 from pyjms.wire.amqp.message import encode_message
@@ -16,9 +17,11 @@ from pyjms.wire.amqp.performatives import (
     RELEASED,
     SENDER,
     Attach,
+    Close,
     Detach,
     Disposition,
     End,
+    Error,
     Flow,
     Header,
     Modified,
@@ -29,7 +32,10 @@ from pyjms.wire.amqp.performatives import (
     Transfer,
 )
 from pyjms.wire.amqp.values import Described, Symbol, ULong
-from pyjms.wire.openwire.commands import ConsumerControl
+from pyjms.wire.openwire.commands import ConsumerControl, MessageAck
+from pyjms_broker.api.broker import BrokerFilter
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConsumerExchange
 from tests.kit.amqp.client import (
     SETTLED,
     AmqpBroker,
@@ -395,6 +401,42 @@ async def test_the_broker_closes_a_consumer(amqp_broker: StartAmqp) -> None:
         assert detach.error is not None
         assert detach.error.description == "Receiver forcably closed"
         assert detach.handle == receiver.handle
+
+
+@pytest.mark.fact("amqp-connector A66")
+async def test_an_operator_removes_a_queue(amqp: AmqpBroker) -> None:
+    client = await amqp.client()
+    receiver = await client.receiver("queue://a", credit=1)
+    pattern = await client.receiver("queue://>", credit=1)
+    (view,) = amqp.broker.service.management.find("*:type=Broker,brokerName=amqp")
+    await view.invoke("removeQueue", "a")
+    detach = await client.receive(Detach)
+    assert (detach.handle, detach.closed) == (receiver.handle, True)
+    assert detach.error == Error("amqp:resource-deleted", "queue://a was removed")
+    await (await client.sender("queue://b")).texts("1")
+    assert await pattern.bodies(1) == ["1"]
+
+
+class RefusesAcks(BrokerFilter):
+    """Refuses each acknowledgement."""
+
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
+        raise JMSException("not now")
+
+
+@pytest.mark.fact("amqp-connector A98")
+async def test_the_broker_refuses_an_acknowledgement(amqp_broker: StartAmqp) -> None:
+    async with amqp_broker(plugins=[RefusesAcks]) as amqp:
+        sender, receiver = await pair(amqp, "queue://a")
+        await sender.texts("1", "2")
+        await receiver.flow(2)
+        first, _second = await receiver.messages(2)
+        await receiver.client.settle(first, settled=False)
+        assert await receiver.client.receive(Detach) == Detach(receiver.handle, True)
+        other = await receiver.client.receiver("queue://a", credit=1)
+        await other.client.settle(await other.next())
+        close = await receiver.client.receive(Close)
+        assert close.error == Error("amqp:internal-error", "not now")
 
 
 @pytest.mark.fact("amqp-connector A159")

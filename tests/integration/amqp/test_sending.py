@@ -6,17 +6,20 @@ from typing import Any
 
 import pytest
 
+from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.jms import TextMessage
 from pyjms.jms.destination import Queue
 from pyjms.jms.types import Long
 from pyjms.runtime import clock
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
+    RECEIVER,
     SENDER,
     Attach,
     DeleteOnClose,
     Detach,
     Disposition,
+    Error,
     Flow,
     Properties,
     Rejected,
@@ -24,10 +27,13 @@ from pyjms.wire.amqp.performatives import (
     Target,
     Transfer,
 )
-from pyjms.wire.amqp.values import Symbol
+from pyjms.wire.amqp.values import Symbol, ULong
+from pyjms.wire.openwire.commands import DestinationInfo
+from pyjms_broker.api.broker import BrokerFilter
+from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.settings.security import AuthorizationSettings
-from tests.kit.amqp.client import AmqpBroker, StartAmqp, text
+from tests.kit.amqp.client import AmqpBroker, StartAmqp, left, text
 from tests.kit.brokers.security import simple, user
 
 
@@ -257,6 +263,47 @@ async def test_a_delayed_message_comes_later(amqp_broker: StartAmqp, name: str) 
         assert await receiver.drained() == []
         await receiver.flow(1)
         assert (await receiver.next()).body == "1"
+
+
+@pytest.mark.fact("amqp-connector A129")
+@pytest.mark.parametrize("name", ["delay", "time", "period"])
+async def test_a_delay_without_end_is_refused(amqp_broker: StartAmqp, name: str) -> None:
+    async with amqp_broker(scheduler_support=True) as amqp:
+        client = await amqp.client()
+        sender = await client.sender("queue://a")
+        annotations = {Symbol(f"x-opt-delivery-{name}"): ULong(2**64 - 1)}
+        state = await sender.send(text("1", message_annotations=annotations))
+        assert isinstance(state, Rejected)
+        assert state.error is not None
+        assert "is too large" in (state.error.description or "")
+        assert await left(amqp, "queue://a") == []
+
+
+class NoTemporaries(BrokerFilter):
+    """Refuses temporary destinations: to some as a right that they do not have."""
+
+    def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+        if context.client_id == "no right":
+            raise JMSSecurityException("no temporary destinations")
+        raise JMSException("no temporary destinations")
+
+
+@pytest.mark.fact("amqp-connector A60")
+@pytest.mark.parametrize(
+    ("client_id", "condition"),
+    [("no right", "amqp:unauthorized-access"), ("no luck", "amqp:internal-error")],
+)
+async def test_a_dynamic_node_cannot_be_created(
+    amqp_broker: StartAmqp, client_id: str, condition: str
+) -> None:
+    async with amqp_broker(plugins=[NoTemporaries]) as amqp:
+        client = await amqp.client(client_id)
+        for handle, role in enumerate((SENDER, RECEIVER)):
+            source, target = Source(dynamic=True), Target(dynamic=True)
+            answer = await client.attach(Attach("x", handle, role, source=source, target=target))
+            assert (answer.source if role is RECEIVER else answer.target) is None
+            detach = await client.receive(Detach)
+            assert detach == Detach(handle, True, Error(condition, "no temporary destinations"))
 
 
 @pytest.mark.fact("amqp-connector A10")

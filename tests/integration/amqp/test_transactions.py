@@ -14,6 +14,7 @@ from pyjms.wire.amqp.performatives import (
     Detach,
     Discharge,
     Disposition,
+    Header,
     Modified,
     Outcome,
     Rejected,
@@ -138,6 +139,32 @@ async def test_other_outcomes_take_effect_at_the_commit(
     assert await coordinator.discharge(txn_id) == ACCEPTED
     await receiver.detach()
     assert await left(amqp, "queue://a") == expected
+
+
+@pytest.mark.fact("amqp-connector A114")
+@pytest.mark.parametrize("outcome", [Rejected(), Modified(undeliverable_here=True)])
+@pytest.mark.parametrize("fail", [False, True])
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_rejection_waits_for_the_commit(
+    amqp: AmqpBroker, outcome: Outcome, fail: bool, leaves: bool
+) -> None:
+    client = await amqp.client()
+    durable = Header(durable=True)  # others are no dead letters
+    await (await client.sender("queue://a")).texts("1", "2", header=durable)
+    coordinator = await client.coordinator()
+    receiver = await client.receiver("queue://a", credit=1)
+    message = await receiver.next()
+    txn_id = await coordinator.declare()
+    await client.settle(message, state=within(txn_id, outcome))
+    if leaves:
+        await receiver.detach()
+    assert await left(amqp, "queue://ActiveMQ.DLQ") == []
+    assert await coordinator.discharge(txn_id, fail=fail) == ACCEPTED
+    if not leaves:
+        await receiver.detach()
+    dead = [body for body, _count in await left(amqp, "queue://ActiveMQ.DLQ")]
+    waiting = [body for body, _count in await left(amqp, "queue://a")]
+    assert (dead, waiting) == (([], ["1", "2"]) if fail else (["1"], ["2"]))
 
 
 @pytest.mark.fact("amqp-connector A115")

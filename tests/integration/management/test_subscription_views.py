@@ -24,7 +24,7 @@ ATTRIBUTES = """
     DequeueCounter ConsumedCount PrefetchSize MaximumPendingMessageLimit Retroactive Exclusive
     Durable NoLocal DispatchAsync Priority SlowConsumer SubscriptionName UserName Connection
 """
-OWN = ("Credit",)
+OWN = ("Credit", "SettleMode")
 """What ActiveMQ does not have."""
 T = Topic("news")
 DURABLE = {"client_id": "me", "subscription_name": "s"}

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from pyjms_broker.cli.config import create_instance
 from pyjms_broker.cli.main import app
+from pyjms_broker.cli.start import Source, make_service
 from pyjms_broker.settings import load_broker_settings
 from tests.kit.brokers.commands import broker_process, free_port, listening_at, stopped
 from tests.kit.clients.checks import exchange_message
@@ -50,6 +51,26 @@ async def test_a_created_broker_starts_and_lets_its_user_in(tmp_path: Path) -> N
         await exchange_message(url, "q", "admin", password[1])
         stopped(process)
     assert (path / "data" / "shop" / "KahaDB" / "db-1.log").exists()
+
+
+def test_a_created_broker_offers_the_connectors_of_activemq(tmp_path: Path) -> None:
+    create_instance(tmp_path / "shop")
+    config = tmp_path / "shop" / "broker.yaml"
+    text = re.sub(
+        r"(?m)^  # (- name: (?:amqp|stomp|mqtt|ws)\n)  # (  uri)", r"  \1  \2", config.read_text()
+    )
+    config.write_text(text)
+    settings = load_broker_settings(config, environ={})
+    assert {each.name: str(each.uri) for each in settings.connectors or ()} == {
+        "openwire": "tcp://0.0.0.0:61616",
+        "amqp": "amqp://0.0.0.0:5672?transport.transformer=jms",
+        "stomp": "stomp://0.0.0.0:61613",
+        "mqtt": "mqtt://0.0.0.0:1883",
+        "ws": "ws://0.0.0.0:61614",
+    }
+    assert [each.uri.scheme for each in make_service(Source(config=config)).connectors] == [
+        *("tcp", "amqp", "stomp", "mqtt", "ws"),
+    ]
 
 
 def test_a_created_broker_has_no_web_server_without_its_packages(

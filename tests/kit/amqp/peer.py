@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from pyjms.wire.amqp.deliveries import Delivery
 from pyjms.wire.amqp.engine import Engine, EngineSettings
 from pyjms.wire.amqp.format import AMQP, SASL, AmqpFormat, Fault, Frame, Item, ProtocolHeader
 from pyjms.wire.amqp.message import Message
@@ -22,7 +23,7 @@ from pyjms.wire.amqp.performatives import (
     Target,
     Transfer,
 )
-from pyjms.wire.amqp.session import Delivery, Link, Receiver, Sender, Session
+from pyjms.wire.amqp.session import Link, Receiver, Sender, Session
 
 
 def contents(message: Message) -> tuple[object, ...]:
@@ -158,12 +159,20 @@ class Peer:
     def on_finish(self) -> None:
         self.events.append(("finish",))
 
+    def on_deliveries(self, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            self.on_delivery(delivery)
+
     def on_delivery(self, delivery: Delivery) -> None:
         self.events.append(("delivery", delivery.link.name, delivery.payload))
         self.deliveries.append(delivery)
 
     def on_credit(self, link: Sender) -> None:
         self.events.append(("credit", link.name, link.credit))
+
+    def on_dispositions(self, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            self.on_disposition(delivery)
 
     def on_disposition(self, delivery: Delivery) -> None:
         self.events.append(("disposition", delivery.id, delivery.state, delivery.settled))

@@ -113,6 +113,8 @@ class Client:
         self.dispatches: list[MessageDispatch] = []
         self.errors: list[Exception] = []
         self.controls: list[ConsumerControl] = []
+        self.orphans: list[ConsumerId] = []
+        """The consumers whose destinations were removed."""
         self.on_dispatch: Callable[[MessageDispatch], object] | None = None
         self.run_limit = 0
         """How many messages are sent in one step at most; 0: each is sent by itself."""
@@ -150,6 +152,9 @@ class Client:
 
     def service_exception(self, error: Exception) -> None:
         self.errors.append(error)
+
+    def on_destination_removed(self, consumer_id: ConsumerId) -> None:
+        self.orphans.append(consumer_id)
 
     def stop_soon(self, error: Exception | None = None) -> None:
         raise AssertionError(error)

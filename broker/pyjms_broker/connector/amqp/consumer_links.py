@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from anyio import lowlevel
 
@@ -29,6 +30,7 @@ from pyjms.errors import JMSException, LocalProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
+from pyjms.wire.amqp.deliveries import Delivery
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
     Accepted,
@@ -39,9 +41,10 @@ from pyjms.wire.amqp.performatives import (
     Source,
     TransactionalState,
 )
-from pyjms.wire.amqp.session import Delivery, Link, Sender
+from pyjms.wire.amqp.session import Link, Sender
 from pyjms.wire.openwire.commands import (
     AckType,
+    Command,
     ConsumerId,
     ConsumerInfo,
     MessageAck,
@@ -59,6 +62,7 @@ from pyjms_broker.connector.amqp.nodes import (
     INVALID_FIELD,
     LINK_CONDITIONS,
     NOT_FOUND,
+    RESOURCE_DELETED,
     UNKNOWN_TRANSACTION,
     NodeRefused,
     apply_options,
@@ -185,6 +189,16 @@ def _add_consumer(
     session.request(info, partial(link.accept, consumer, source=source), on_refusal)
 
 
+_STANDARD: Final = int(AckType.STANDARD)
+
+
+def _is_rejection(outcome: object) -> bool:
+    """Return whether an outcome makes a dead letter."""
+    return isinstance(outcome, Rejected) or (
+        isinstance(outcome, Modified) and outcome.undeliverable_here
+    )
+
+
 class Sent:
     """A message in a delivery that the client has not settled."""
 
@@ -238,6 +252,16 @@ class ConsumerLink:
         link.context = self
 
     @property
+    def credit(self) -> int:
+        """The number of messages that the client wants now."""
+        return self._link.credit
+
+    @property
+    def settle_mode(self) -> str:
+        """How messages are settled: `settled`, `unsettled` or `mixed`."""
+        return self._link.settle_mode
+
+    @property
     def _is_open(self) -> bool:
         link = self._link
         return link.is_attached and not (link.is_detached or link.is_detached_by_peer)
@@ -276,6 +300,36 @@ class ConsumerLink:
         else:
             self._deliver(dispatch, payload)
 
+    def dispatch_run(self, dispatches: Sequence[Command]) -> int:
+        """Deliver the first of these messages in one step, and return how many.
+
+        It ends before one that needs `dispatch`, which may be the first.
+        """
+        link, is_settled = self._link, self._link.is_settled_mode
+        if self._waiting or (self._is_topic and not is_settled):
+            return 0
+        payloads: list[bytes] = []
+        contexts: list[Sent] = []
+        for dispatch in islice(dispatches, link.run_room):
+            message = dispatch.message if type(dispatch) is MessageDispatch else None
+            if message is None or type(dispatch) is not MessageDispatch:
+                break
+            message_id = message.message_id
+            try:
+                payload, message_format = to_payload(dispatch, message)
+            except JMSException:
+                break  # `dispatch` raises it again
+            if message_format or message_id is None or len(payload) > link.longest_of_run:
+                break
+            payloads.append(payload)
+            if not is_settled:
+                contexts.append(Sent(dispatch, message_id, is_kept=False))
+            else:
+                self._acknowledge_later(dispatch.destination, message_id)
+        if payloads:
+            link.send_run(payloads, contexts)
+        return len(payloads)
+
     def _end_browsing(self) -> None:
         """Answer a drain, which waits for the end of a browser."""
         if self._is_open and self._link.drain and not self._is_drained:
@@ -289,7 +343,7 @@ class ConsumerLink:
         is_settled = self._link.is_settled_mode
         if is_settled:
             self._link.send(payload, settled=True, message_format=message_format)
-            self._acknowledge_later(dispatch, message.message_id)
+            self._acknowledge_later(dispatch.destination, message.message_id)
             return
         sent = Sent(dispatch, message.message_id, self._is_topic)
         size = len(payload) + _OVERHEAD if self._is_topic else 0
@@ -299,14 +353,17 @@ class ConsumerLink:
             session.held_links[self] = None
             session.call_next(partial(session.call_unless_lost, self.offer_credit))
 
-    def _acknowledge_later(self, dispatch: MessageDispatch, message_id: MessageId) -> None:
-        last = self._unsent[-1] if self._unsent else None
-        if last is None or not self._is_topic or last.destination != dispatch.destination:
-            self._unsent.append(self._ack(dispatch.destination, message_id))
-        else:
-            last.last_message_id = message_id
-            last.message_count += 1
-        self._session.acknowledge_later(self)
+    def _acknowledge_later(self, destination: Destination | None, message_id: MessageId) -> None:
+        unsent = self._unsent
+        if not unsent:
+            self._session.acknowledge_later(self)
+        elif self._is_topic and unsent[-1].destination == destination:
+            unsent[-1].last_message_id = message_id
+            unsent[-1].message_count += 1
+            return
+        unsent.append(
+            MessageAck(destination, None, self.consumer_id, _STANDARD, message_id, message_id, 1)
+        )
 
     def take_unsent(self) -> list[MessageAck]:
         """Return and clear the acknowledgements of deliveries that were sent settled."""
@@ -316,6 +373,11 @@ class ConsumerLink:
     def on_closed_by_broker(self) -> None:
         """Close the link, as the broker has closed the consumer. (amqp-connector A65)"""
         self._end(Error(INTERNAL_ERROR, "Receiver forcably closed"))
+
+    def on_destination_removed(self) -> None:
+        """Close the link, as an operator has removed what it consumes. (amqp-connector A66)"""
+        if self._is_open:
+            self._end(Error(RESOURCE_DELETED, f"{self._info.destination} was removed"))
 
     # credit (events of the engine)
     def on_credit(self, link: Sender) -> None:
@@ -371,9 +433,25 @@ class ConsumerLink:
             self._session.call_unless_lost(partial(self.on_credit, self._link))
 
     # outcomes (events of the engine)
-    def on_disposition(self, delivery: Delivery) -> None:
-        """Apply the outcome of a delivery. (amqp-connector A91 to A96, A113, A114)"""
-        state, sent = delivery.state, cast("Sent", delivery.context)
+    def on_dispositions(self, deliveries: list[Delivery]) -> None:
+        """Apply the outcomes of deliveries. (amqp-connector A91 to A96, A113, A114)"""
+        consumer_id, acknowledge = self.consumer_id, self._session.acknowledge
+        for delivery in deliveries:
+            sent: Sent = delivery.context
+            is_new = sent.transaction is None and not sent.is_acknowledged
+            if delivery.state is ACCEPTED and delivery.settled and is_new:
+                sent.is_acknowledged = True
+                message_id = sent.message_id
+                acknowledge(
+                    MessageAck(
+                        sent.destination, None, consumer_id, _STANDARD, message_id, message_id, 1
+                    )
+                )
+            elif self._is_open:
+                self._on_disposition(delivery, sent)
+
+    def _on_disposition(self, delivery: Delivery, sent: Sent) -> None:
+        state = delivery.state
         if isinstance(state, TransactionalState):
             self._apply_in_transaction(delivery, state, sent)
         elif sent.transaction is not None or sent.is_acknowledged:
@@ -408,23 +486,30 @@ class ConsumerLink:
         if isinstance(outcome, Accepted):
             ack = self._ack(sent.destination, sent.message_id, transaction=transaction.xid)
             self._session.request(ack, failed=self._on_refused_ack)
+        elif _is_rejection(outcome):
+            # the broker keeps it for the commit, as the link may be detached before
+            subscription = self._subscription
+            sent.is_acknowledged = subscription is not None and (
+                subscription.reject_at_commit(transaction.xid, sent.message_id)
+            )
         if not delivery.settled:
             delivery.update(state)
 
     def apply(self, delivery: Delivery, outcome: object) -> None:
         """Apply an outcome other than accepted."""
-        sent = cast("Sent", delivery.context)
-        modified = outcome if isinstance(outcome, Modified) else None
-        if isinstance(outcome, Rejected) or (modified and modified.undeliverable_here):
+        sent: Sent = delivery.context
+        if sent.is_acknowledged:
+            return
+        if _is_rejection(outcome):
             ack = self._ack(sent.destination, sent.message_id, AckType.POISON)
             self._session.request(ack, failed=self._on_refused_ack)
         else:
-            has_failed = modified is not None and bool(modified.delivery_failed)
+            has_failed = isinstance(outcome, Modified) and outcome.delivery_failed
             self.give_back([delivery], has_failed=has_failed)
 
     def give_back(self, deliveries: Sequence[Delivery], *, has_failed: bool) -> None:
         """Return messages to the broker, which dispatches them again."""
-        returned = [cast("Sent", delivery.context) for delivery in deliveries]
+        returned: list[Sent] = [delivery.context for delivery in deliveries]
         if not self._is_topic:
             subscription = self._subscription
             if subscription is not None:
@@ -444,7 +529,7 @@ class ConsumerLink:
         self,
         destination: Destination | None,
         message_id: MessageId,
-        kind: int = AckType.STANDARD,
+        kind: int = _STANDARD,
         transaction: TransactionId | None = None,
     ) -> MessageAck:
         return MessageAck(

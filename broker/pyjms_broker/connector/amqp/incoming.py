@@ -10,6 +10,9 @@ By the option `transport.transformer`, a message has
 
 A message that one transformer cannot convert is left to the next above it. What JMS has no place
 for is in properties JMS_AMQP_*, so that AMQP clients get it back.
+
+The messages of a producer mostly differ in the section of properties and the body only. What
+follows from the others is kept as a `_Shape`, and these two are read in place.
 (amqp-connector A120 to A142)
 """
 
@@ -32,7 +35,7 @@ from pyjms.jms.scheduled import (
 )
 from pyjms.jms.types import Byte, Float, Long, Short
 from pyjms.runtime import clock as _clock
-from pyjms.wire.amqp.codec import decode_value
+from pyjms.wire.amqp.codec import LIST_0, READ_ERRORS, U32, decode_value
 from pyjms.wire.amqp.message import (
     DATA,
     NO_BODY,
@@ -40,7 +43,9 @@ from pyjms.wire.amqp.message import (
     VALUE,
     Message,
     decode_message,
+    read_properties,
 )
+from pyjms.wire.amqp.message import PROPERTIES as PROPERTIES_SECTION
 from pyjms.wire.amqp.performatives import Properties
 from pyjms.wire.amqp.values import (
     Array,
@@ -95,6 +100,7 @@ JMS: Final = "jms"
 DEFAULT_PRIORITY: Final = 4
 _HIGHEST_PRIORITY: Final = 9
 _HIGHEST_INT: Final = 2**31 - 1
+_HIGHEST_LONG: Final = 2**63 - 1
 OBJECT: Final = "application/x-java-serialized-object"
 _OCTETS: Final = "application/octet-stream"
 
@@ -199,14 +205,146 @@ def _property(value: object) -> object:
 # from a client
 def to_message(payload: bytes, message_format: int, transformer: str) -> Incoming:
     """Return the message that a client has sent; it never fails. (amqp-connector A120)"""
-    now = _clock.time_ms()
+    now, key, body_at = _clock.time_ms(), None, 0
+    try:
+        begin, end, body_at = _split(payload)
+        given = read_properties(payload, begin) if end else _NO_PROPERTIES
+        others = given.content_type, given.content_encoding, given.reply_to_group_id
+        outside = payload[:begin] + payload[end : body_at + 1]
+        key = outside, others, begin, message_format, transformer
+        shape = _SHAPES.get(key)
+        if shape is not None:
+            return _shaped(shape, payload, body_at, given, now)
+    except _UNUSUAL:
+        pass
     for convert, with_body in _CONVERSIONS[transformer]:
         try:
             found = decode_message(payload, body=with_body, properties=False)
-            return convert(payload, message_format, found, now)
+            incoming = convert(payload, message_format, found, now)
         except (JMSException, OverflowError, ValueError):
             continue
+        if key is not None and (convert is _jms) is (transformer == JMS):
+            _keep_shape(key, incoming.message, found, payload[body_at - 1])
+        return incoming
     return _raw(payload, message_format, now)
+
+
+_UNUSUAL: Final = (*READ_ERRORS, JMSException, LookupError, OverflowError, ValueError)
+_NO_PROPERTIES: Final = Properties()
+_SECTION: Final = 3
+"""Bytes of the descriptor of a section, in its usual form."""
+_PLAIN_BODIES: Final = {DATA: (0xA0, 0xB0), VALUE: (0xA1, 0xB1)}
+"""By section: the constructors of bytes, and of texts."""
+
+
+class _Shape(NamedTuple):
+    """What messages have in common whose other sections are the same."""
+
+    kind: type[ActiveMQMessage]
+    is_native: bool
+    """Whether the body is the whole encoded message."""
+    persistent: bool
+    priority: int
+    redelivery_counter: int
+    ttl: int
+    marshalled: bytes | None
+
+
+_SHAPES: Final[dict[tuple[object, ...], _Shape]] = {}
+"""By the bytes of the other sections, those properties that are kept as such, and the format."""
+
+
+def _split(payload: bytes) -> tuple[int, int, int]:
+    """Return where the section of properties begins and ends, and the constructor of the body.
+
+    The section of properties has its usual place behind annotations; end 0: there is none.
+
+    Raises:
+        LookupError, struct.error: the message has another form.
+    """
+    at = begin = end = 0
+    while True:
+        if not payload.startswith(b"\0\x53", at):
+            raise LookupError
+        section, code = payload[at + 2], payload[at + 3]
+        at += _SECTION
+        if section >= DATA:
+            if code not in _PLAIN_BODIES.get(section, ()):
+                raise LookupError
+            return begin, end, at
+        if section == PROPERTIES_SECTION:
+            begin = at
+        if code & 0xF0 == 0xC0:
+            at += 2 + payload[at + 1]
+        elif code & 0xF0 == 0xD0:
+            at += 5 + U32.unpack_from(payload, at + 1)[0]
+        elif code == LIST_0:
+            at += 1
+        else:
+            raise LookupError
+        if section == PROPERTIES_SECTION:
+            end = at
+
+
+def _shaped(shape: _Shape, payload: bytes, body_at: int, given: Properties, now: int) -> Incoming:
+    """Return a message of a known shape.
+
+    Raises:
+        LookupError, struct.error, ValueError, JMSException: it is not of the usual form.
+    """
+    if payload[body_at] < 0xB0:
+        start = body_at + 2
+        size = payload[body_at + 1]
+    else:
+        start = body_at + 5
+        (size,) = U32.unpack_from(payload, body_at + 1)
+    if start + size != len(payload):
+        raise LookupError
+    kind, is_native, persistent, priority, redelivery_counter, ttl, marshalled = shape
+    content = payload if is_native else payload[start:]
+    if kind is ActiveMQTextMessage:
+        if content.isascii() and 0 not in content:
+            content = U32.pack(size) + content
+        else:
+            content = encode_text(content.decode())
+    message = kind(
+        persistent=persistent, expiration=now + ttl if ttl else 0, priority=priority,
+        timestamp=now if is_native else 0, content=content, marshalled_properties=marshalled,
+        redelivery_counter=redelivery_counter,
+    )  # fmt: skip
+    _set_headers(message, given)
+    message_id = given.message_id
+    if type(message_id) is not str or message_id.startswith("AMQP_"):
+        return Incoming(message, given.to, id_text(message_id))
+    return Incoming(message, given.to, message_id)
+
+
+def _keep_shape(
+    key: tuple[object, ...], message: ActiveMQMessage, found: Message, section: int
+) -> None:
+    """Keep what follows from the sections of a message, but not long ones, nor times."""
+    outside, marshalled = key[0], message.marshalled_properties
+    assert isinstance(outside, bytes)
+    properties = found.properties
+    if (
+        len(outside) + len(marshalled or b"") > LONGEST_LATEST
+        or found.footer
+        or not _SCHEDULES.keys().isdisjoint(found.message_annotations or ())
+        or (properties is not None and len(str(properties.content_type)) > LONGEST_LATEST)
+    ):
+        return
+    is_native = found.body is None
+    is_text = type(message) is ActiveMQTextMessage
+    kind = None if properties is None or is_native else properties.content_type
+    if is_text is not (section == VALUE or _is_text(kind)) and not is_native:
+        return  # a text that is no UTF-8
+    if len(_SHAPES) >= MOST_LATEST:
+        _SHAPES.clear()
+    header = found.header
+    _SHAPES[key] = _Shape(
+        type(message), is_native, message.persistent, message.priority,
+        message.redelivery_counter, 0 if header is None else header.ttl or 0, marshalled,
+    )  # fmt: skip
 
 
 def _properties_of(message_format: int) -> dict[str, object]:
@@ -279,7 +417,8 @@ def _with_headers(
     text_id = to = None
     if found.properties is not None:
         properties[PROPERTIES] = True
-        _set_headers(message, found.properties, properties)
+        _set_headers(message, found.properties)
+        _keep_others(found.properties, properties)
         text_id, to = id_text(found.properties.message_id), found.properties.to
     for key, value in (found.footer or {}).items():
         properties[f"{FOOTER}{key}"] = _property(value)
@@ -317,13 +456,12 @@ def _marshal(encoded: bytes | None, properties: dict[str, object]) -> bytes:
     return encode_map(properties)
 
 
-def _set_headers(
-    message: ActiveMQMessage, given: Properties, properties: dict[str, object]
-) -> None:
+def _set_headers(message: ActiveMQMessage, given: Properties) -> None:
     if given.user_id is not None:
         message.user_id = given.user_id.decode("utf-8", "replace")
     message.type = given.subject
-    message.correlation_id = id_text(given.correlation_id)
+    if given.correlation_id is not None:
+        message.correlation_id = id_text(given.correlation_id)
     if given.reply_to:
         message.reply_to = parse_destination(given.reply_to)
     if given.absolute_expiry_time:
@@ -334,6 +472,9 @@ def _set_headers(
         message.group_id = given.group_id
     if given.group_sequence is not None:
         message.group_sequence = min(given.group_sequence, _HIGHEST_INT)
+
+
+def _keep_others(given: Properties, properties: dict[str, object]) -> None:
     for name, value in (
         (REPLY_TO_GROUP, given.reply_to_group_id),
         (CONTENT_TYPE, given.content_type),
@@ -357,22 +498,25 @@ def _add_annotations(
             properties[name] = converted
 
 
-def _positive(kind: type[int]) -> Callable[[Any, int], int | None]:
+def _positive(kind: type[int], highest: int) -> Callable[[Any, int], int | None]:
+    """Return a conversion of positive numbers; the scheduler refuses those that are too large."""
+
     def convert(value: Any, _now: int) -> int | None:
-        return kind(value) if isinstance(value, int) and value > 0 else None
+        return kind(min(value, highest)) if isinstance(value, int) and value > 0 else None
 
     return convert
 
 
 def _delay_until(value: Any, now: int) -> Long | None:
-    return Long(value - now) if isinstance(value, int) and value > now else None
+    is_later = isinstance(value, int) and value > now
+    return Long(min(value - now, _HIGHEST_LONG)) if is_later else None
 
 
 _SCHEDULES: Final[dict[str, tuple[str, Callable[[Any, int], object]]]] = {
-    "x-opt-delivery-delay": (AMQ_SCHEDULED_DELAY, _positive(Long)),
+    "x-opt-delivery-delay": (AMQ_SCHEDULED_DELAY, _positive(Long, _HIGHEST_LONG)),
     "x-opt-delivery-time": (AMQ_SCHEDULED_DELAY, _delay_until),
-    "x-opt-delivery-period": (AMQ_SCHEDULED_PERIOD, _positive(Long)),
-    "x-opt-delivery-repeat": (AMQ_SCHEDULED_REPEAT, _positive(int)),
+    "x-opt-delivery-period": (AMQ_SCHEDULED_PERIOD, _positive(Long, _HIGHEST_LONG)),
+    "x-opt-delivery-repeat": (AMQ_SCHEDULED_REPEAT, _positive(int, _HIGHEST_INT)),
     "x-opt-delivery-cron": (AMQ_SCHEDULED_CRON, lambda value, _now: str(value) or None),
 }
 """(amqp-connector A129)"""

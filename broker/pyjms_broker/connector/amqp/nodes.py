@@ -24,6 +24,7 @@ from pyjms.wire.amqp.performatives import DeleteOnClose, Error, Source, Target
 from pyjms.wire.amqp.values import Described, Symbol, ULong
 from pyjms.wire.openwire.commands import ConsumerInfo, Throwable
 
+CONNECTION_FORCED: Final = Symbol("amqp:connection:forced")
 DECODE_ERROR: Final = Symbol("amqp:decode-error")
 FAILED: Final = Symbol("failed")
 ILLEGAL_STATE: Final = Symbol("amqp:illegal-state")
@@ -31,6 +32,7 @@ INTERNAL_ERROR: Final = Symbol("amqp:internal-error")
 INVALID_FIELD: Final = Symbol("amqp:invalid-field")
 NOT_FOUND: Final = Symbol("amqp:not-found")
 PRECONDITION_FAILED: Final = Symbol("amqp:precondition-failed")
+RESOURCE_DELETED: Final = Symbol("amqp:resource-deleted")
 RESOURCE_LIMIT: Final = Symbol("amqp:resource-limit-exceeded")
 UNAUTHORIZED: Final = Symbol("amqp:unauthorized-access")
 UNKNOWN_TRANSACTION: Final = Symbol("amqp:transaction:unknown-id")

@@ -1,7 +1,9 @@
 """Conversion of the broker's messages to those of AMQP.
 
 A message that was stored as it was encoded is sent so; any other is mapped, whatever the
-transformer of the connector is. (amqp-connector A150 to A161)
+transformer of the connector is. Most messages of a producer differ in the section of properties and
+the body only: what they have in common is kept encoded, as a `_Shape`. (amqp-connector A150 to
+A161)
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pyjms.jms.destination import (
 )
 from pyjms.jms.types import Byte
 from pyjms.runtime import clock as _clock
-from pyjms.wire.amqp.codec import encode_value
+from pyjms.wire.amqp.codec import I64, U32, U32_PAIR, encode_value
 from pyjms.wire.amqp.message import (
     DATA,
     NO_BODY,
@@ -207,13 +209,13 @@ def _map_properties(properties: Mapping[str, Any]) -> _Mapped:
         deliveries,
         footer,
         own,
-        _encode_map(own) if own else None,
+        _encode(own) if own else None,
     )
 
 
-def _encode_map(values: dict[Any, Any]) -> bytes:
+def _encode(value: Any) -> bytes:
     buffer = bytearray()
-    encode_value(buffer, values)
+    encode_value(buffer, value)
     return bytes(buffer)
 
 
@@ -231,15 +233,135 @@ def to_payload(dispatch: MessageDispatch, message: ActiveMQMessage) -> Outgoing:
         if dispatch.redelivery_counter > 0:
             payload = _with_count(payload, dispatch.redelivery_counter)
         return Outgoing(payload, properties.message_format)
+    destination = dispatch.destination or message.destination
+    key = None
+    if destination is not None and not (
+        dispatch.redelivery_counter > 0
+        or message.expiration
+        or message.reply_to is not None
+        or message.group_id is not None
+        or message.group_sequence
+        or message.compressed
+    ):
+        # its address is part of the properties, its type of the annotations
+        key = message.marshalled_properties, message.persistent, message.priority, destination.TYPE
+        shape = _SHAPES.get((*key, message.TYPE))
+        shaped = None if shape is None else _shaped(shape, message, destination)
+        if shaped is not None:
+            return Outgoing(shaped, properties.message_format)
     mapped = Message()
     mapped.header = _header(message, dispatch.redelivery_counter, properties)
-    mapped.properties = _headers(message, dispatch.destination or message.destination, properties)
+    mapped.properties = _headers(message, destination, properties)
     _annotate(mapped, message, properties.annotations)
     mapped.delivery_annotations = properties.deliveries or None
     mapped.footer = properties.footer or None
     mapped.encoded_properties = properties.encoded
     mapped.body_kind, mapped.body = _body_of(message, properties, mapped)
+    if key is not None and message.content and message.TYPE in _SHAPED:
+        _keep_shape((*key, message.TYPE), mapped, properties)
     return Outgoing(encode_message(mapped), properties.message_format)
+
+
+class _Shape(NamedTuple):
+    """What messages have in common whose other sections are the same, as AMQP encodes it."""
+
+    head: bytes
+    """The header and the annotations."""
+    content_type: bytes
+    content_encoding: bytes
+    tail: bytes
+    """The application properties, and the descriptor of the body."""
+    is_text: bool
+    """Whether the body is a string; else it is binary."""
+
+
+_SHAPES: Final[dict[tuple[object, ...], _Shape]] = {}
+"""By marshalled properties, delivery mode, priority, type of the destination and of the message."""
+_SHAPED: Final = (ActiveMQBytesMessage.TYPE, ActiveMQTextMessage.TYPE)
+_ADDRESSES: Final[dict[tuple[int, str], bytes]] = {}
+"""The encoded addresses of destinations."""
+_NULL: Final = b"\x40"
+
+
+def _short(text: str | None) -> bytes:
+    """Return a string of less than 256 bytes as it is encoded; ValueError: it is longer."""
+    if text is None:
+        return _NULL
+    data = text.encode()
+    return b"\xa1" + bytes((len(data),)) + data
+
+
+def _shaped(shape: _Shape, message: ActiveMQMessage, destination: Destination) -> bytes | None:
+    """Return a message of a known shape; None if it has another form all the same."""
+    content, message_id, user = message.content, message.message_id, message.user_id
+    if not content or message_id is None or user is not None:
+        return None
+    if message.TYPE == ActiveMQTextMessage.TYPE:
+        length = int.from_bytes(content[:4], "big")
+        content = content[4:]
+        if not content.isascii() or len(content) != length:
+            return None
+    text, correlation_id = message_id.text_view, message.correlation_id
+    if text is None:
+        text = str(message_id)
+    if text.startswith("AMQP_") or (correlation_id and correlation_id.startswith("AMQP_")):
+        return None
+    try:
+        address = _ADDRESSES.get(destination.identity)
+        if address is None:
+            if len(_ADDRESSES) >= MOST_LATEST:
+                _ADDRESSES.clear()
+            address = _ADDRESSES[destination.identity] = _short(destination.qualified_name)
+        fields = [_short(text), _NULL, address]
+        if message.type is not None or correlation_id is not None:
+            fields += (_short(message.type), _NULL, _short(correlation_id))
+        else:
+            fields += _NULLS
+    except ValueError:
+        return None
+    fields += (shape.content_type, shape.content_encoding)
+    if message.timestamp:
+        fields += (_NULL, b"\x83" + I64.pack(message.timestamp))
+    else:
+        while fields[-1] is _NULL:
+            fields.pop()
+    properties = b"".join(fields)
+    size = len(properties)
+    if size >= _LONGEST_SHORT:
+        start = b"\0\x53\x73\xd0" + U32_PAIR.pack(size + 4, len(fields))
+    else:
+        start = b"\0\x53\x73\xc0" + bytes((size + 1, len(fields)))
+    size = len(content)
+    if size > _LONGEST_SHORT:
+        body = (b"\xb1" if shape.is_text else b"\xb0") + U32.pack(size)
+    else:
+        body = bytes((0xA1 if shape.is_text else 0xA0, size))
+    return b"".join((shape.head, start, properties, shape.tail, body, content))
+
+
+_NULLS: Final = (_NULL, _NULL, _NULL)
+_LONGEST_SHORT: Final = 255
+
+
+def _keep_shape(key: tuple[object, ...], mapped: Message, properties: _Mapped) -> None:
+    """Keep what follows from the sections of a message, unless they are long."""
+    if mapped.delivery_annotations or mapped.footer or properties.reply_to_group is not None:
+        return
+    head, given = Message(), mapped.properties
+    head.header, head.encoded_annotations = mapped.header, mapped.encoded_annotations
+    head.message_annotations = mapped.message_annotations
+    tail = b"" if mapped.encoded_properties is None else b"\0\x53\x74" + mapped.encoded_properties
+    assert given is not None
+    kinds = (given.content_type, given.content_encoding)
+    encoded = [_NULL if kind is None else _encode(Symbol(kind)) for kind in kinds]
+    shape = _Shape(
+        encode_message(head), encoded[0], encoded[1], tail + bytes((0, 0x53, mapped.body_kind)),
+        key[-1] == ActiveMQTextMessage.TYPE and mapped.body_kind == VALUE,
+    )  # fmt: skip
+    if sum(map(len, shape[:4])) <= LONGEST_LATEST:
+        if len(_SHAPES) >= MOST_LATEST:
+            _SHAPES.clear()
+        _SHAPES[key] = shape
 
 
 def _annotate(mapped: Message, message: ActiveMQMessage, others: dict[Any, Any]) -> None:
@@ -257,7 +379,7 @@ def _annotate(mapped: Message, message: ActiveMQMessage, others: dict[Any, Any])
 
 
 _ANNOTATIONS: Final[dict[int, bytes]] = {
-    kind: _encode_map({_DESTINATION: number}) for kind, number in _DESTINATION_TYPES.items()
+    kind: _encode({_DESTINATION: number}) for kind, number in _DESTINATION_TYPES.items()
 }
 """By the type of the destination: the annotations of most messages."""
 
@@ -378,5 +500,5 @@ def _advisory(message: ActiveMQMessage, own: dict[str, Any], mapped: Message) ->
     else:
         return NO_BODY, None
     name = type(command).__name__
-    mapped.encoded_properties = _encode_map({**own, _ADVISORY_KIND: name})
+    mapped.encoded_properties = _encode({**own, _ADVISORY_KIND: name})
     return VALUE, values

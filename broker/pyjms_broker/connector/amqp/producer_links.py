@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.runtime.logging import get_logger
+from pyjms.wire.amqp.deliveries import Delivery
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
     Error,
@@ -21,7 +22,7 @@ from pyjms.wire.amqp.performatives import (
     Target,
     TransactionalState,
 )
-from pyjms.wire.amqp.session import Delivery, Link, Receiver
+from pyjms.wire.amqp.session import Link, Receiver
 from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
@@ -73,6 +74,7 @@ def attach_producer(session: AmqpSession, link: Receiver) -> None:
             if dynamic is not None:
                 session.remove_temporary(dynamic)
             link.context = None
+            producer.forget()
             on_refusal(failure)
 
         session.request(info, partial(producer.on_added, target), on_refused_producer)
@@ -88,6 +90,11 @@ def attach_producer(session: AmqpSession, link: Receiver) -> None:
             link.refuse(refusal.error)
         else:
             add(destination)
+
+
+def producer_of(delivery: Delivery) -> ProducerLink:
+    """Return the link of a message that a client has sent."""
+    return cast("ProducerLink", delivery.link.context)
 
 
 class ProducerLink:
@@ -120,6 +127,21 @@ class ProducerLink:
         self._latest: tuple[str, Destination] | None = None
         """The last address of a message, and its destination."""
         link.context = self
+        session.producers[self.producer_id] = self
+
+    @property
+    def credit(self) -> int:
+        """The number of messages that the client may send now."""
+        return self._link.credit
+
+    @property
+    def settle_mode(self) -> str:
+        """How the client settles: `settled`, `unsettled` or `mixed`."""
+        return self._link.settle_mode
+
+    def forget(self) -> None:
+        """Be no producer any more."""
+        self._session.producers.pop(self.producer_id, None)
 
     def on_added(self, target: Target) -> None:
         """Answer the attach, and let the client send."""
@@ -131,41 +153,46 @@ class ProducerLink:
         link.grant(self._most)
 
     # events of the engine
-    def on_delivery(self, delivery: Delivery) -> None:
-        """Send a message to the broker."""
-        transaction, state = None, delivery.state
+    def on_deliveries(self, deliveries: list[Delivery]) -> None:
+        """Send messages to the broker."""
+        session, transformer = self._session, self._session.options.transformer
+        for delivery in deliveries:
+            if self._link.is_detached:
+                return
+            if delivery.state is not None and not self._join_transaction(delivery):
+                continue
+            message, to, text_id = to_message(
+                delivery.payload, delivery.message_format, transformer
+            )
+            destination = self._destination
+            if destination is None:
+                try:
+                    destination = self._destination_at(to)
+                except JMSException as error:
+                    self._reject(delivery, Error(FAILED, error.reason))
+                    continue
+            message.destination = destination
+            message.producer_id = self.producer_id
+            message.message_id = MessageId(text_id, self.producer_id, next(self._sequence))
+            transaction: Transaction | None = delivery.context
+            if transaction is not None:
+                message.transaction_id = transaction.xid
+            if transaction is None or not delivery.settled:
+                session.publish(message, delivery)
+            else:  # a refusal ends the connection, and so the transaction
+                session.send(message)
+                self._refill()
+
+    def _join_transaction(self, delivery: Delivery) -> bool:
+        """Set the transaction of a delivery; return whether the link is still attached."""
+        state = delivery.state
         if isinstance(state, TransactionalState):
-            transaction = self._session.transactions.get(state.txn_id)
-            if transaction is None:
+            delivery.context = self._session.transactions.get(state.txn_id)
+            if delivery.context is None:
                 # a deviation: ActiveMQ ends the connection (amqp-connector A117)
                 self._end(Error(UNKNOWN_TRANSACTION, "There is no such transaction"))
-                return
-        incoming = to_message(
-            delivery.payload, delivery.message_format, self._session.options.transformer
-        )
-        try:
-            destination = self._destination or self._destination_at(incoming.to)
-        except JMSException as error:
-            self._reject(delivery, Error(FAILED, error.reason))
-            return
-        if destination is None:
-            text = "Missing to field for message sent to an anonymous producer"
-            self._reject(delivery, Error(FAILED, text))
-            return
-        message = incoming.message
-        message.destination = destination
-        message.producer_id = self.producer_id
-        message.message_id = MessageId(incoming.text_id, self.producer_id, next(self._sequence))
-        if transaction is not None:
-            message.transaction_id = transaction.xid
-        if delivery.settled and transaction is not None:
-            self._session.send(message)  # a refusal ends the connection, and so the transaction
-            self._refill()
-        elif delivery.settled:
-            self._session.publish(message, self._refill, self._on_lost)
-        else:
-            done = partial(self._accept, delivery, transaction)
-            self._session.publish(message, done, partial(self._on_refusal, delivery))
+                return False
+        return True
 
     def on_detach(self, link: Link, closed: bool, error: Error | None) -> None:
         """Remove the producer, and answer. (amqp-connector A64)"""
@@ -173,27 +200,29 @@ class ProducerLink:
         link.detach(closed)
 
     # answers
-    def _destination_at(self, address: str | None) -> Destination | None:
+    def _destination_at(self, address: str | None) -> Destination:
         if not address:
-            return None
+            raise JMSException("Missing to field for message sent to an anonymous producer")
         if self._latest is None or self._latest[0] != address:
             self._latest = address, parse_destination(address)
         return self._latest[1]
 
-    def _accept(self, delivery: Delivery, transaction: Transaction | None) -> None:
-        if transaction is None:
-            delivery.settle(ACCEPTED)
-        else:
-            delivery.settle(TransactionalState(transaction.txn_id, ACCEPTED))
+    def on_accepted(self, deliveries: list[Delivery]) -> None:
+        """Answer messages that the broker has."""
+        for each in deliveries if any(each.context for each in deliveries) else ():
+            if each.context is not None:
+                each.settle(TransactionalState(each.context.txn_id, ACCEPTED))
+        self._link.settle_all(deliveries, ACCEPTED)
         self._refill()
 
-    def _on_lost(self, failure: Throwable | None) -> None:
-        """Log that a message is lost, as the client does not want to know. (amqp-connector A71)"""
-        reason = None if failure is None else failure.message
-        logger.info("%s: a message is refused that was sent settled: %s", self._session, reason)
-        self._refill()
+    def on_refusal(self, delivery: Delivery, failure: Throwable | None) -> None:
+        """Answer a message that the broker has refused; if it was settled, it is lost.
 
-    def _on_refusal(self, delivery: Delivery, failure: Throwable | None) -> None:
+        (amqp-connector A71, A72)
+        """
+        if delivery.settled:
+            reason = None if failure is None else failure.message
+            logger.info("%s: a message is refused that was sent settled: %s", self._session, reason)
         self._reject(delivery, error_of(failure, SEND_CONDITIONS, FAILED))
 
     def _reject(self, delivery: Delivery, error: Error) -> None:
@@ -213,6 +242,7 @@ class ProducerLink:
 
     def _remove(self) -> None:
         session = self._session
+        self.forget()
         session.request(RemoveInfo(self.producer_id))
         if self.dynamic is not None:
             session.remove_temporary(self.dynamic)

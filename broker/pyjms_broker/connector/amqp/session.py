@@ -24,9 +24,10 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 
@@ -37,7 +38,8 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.tcp import HIGH_WATER, LOW_WATER
-from pyjms.wire.amqp.engine import Engine, EngineSettings
+from pyjms.wire.amqp.deliveries import Delivery
+from pyjms.wire.amqp.engine import Engine, EngineSettings, Stage
 from pyjms.wire.amqp.format import AmqpFormat, Item
 from pyjms.wire.amqp.performatives import Error, Open
 from pyjms.wire.amqp.session import Receiver, Sender, Session
@@ -51,9 +53,11 @@ from pyjms.wire.openwire.commands import (
     ConsumerControl,
     ConsumerId,
     DestinationInfo,
+    ExceptionResponse,
     LocalTransactionId,
     MessageAck,
     MessageDispatch,
+    ProducerId,
     RemoveInfo,
     Response,
     SessionId,
@@ -63,26 +67,36 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, SecurityContext
+from pyjms_broker.api.fields import MAX_NAME, name_fault
 from pyjms_broker.connector.amqp.consumer_links import MOST_KEPT, ConsumerLink, attach_consumer
 from pyjms_broker.connector.amqp.nodes import (
+    CONNECTION_FORCED,
     DECODE_ERROR,
     ILLEGAL_STATE,
     INTERNAL_ERROR,
+    INVALID_FIELD,
     OPEN_CONDITIONS,
     PRECONDITION_FAILED,
     RESOURCE_LIMIT,
     error_of,
 )
-from pyjms_broker.connector.amqp.producer_links import attach_producer
+from pyjms_broker.connector.amqp.producer_links import (
+    ProducerLink,
+    attach_producer,
+    producer_of,
+)
 from pyjms_broker.connector.amqp.transactions import Transaction, attach_coordinator
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
-from pyjms_broker.connector.client_session import Accepted, ClientSession, Done, Failed, State
+from pyjms_broker.connector.client_session import Accepted, ClientSession, Failed, State
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.amqp.connector import AmqpOptions
     from pyjms_broker.connector.base import BrokerHost
 
 logger = get_logger(__name__)
+
+I = TypeVar("I")  # noqa: E741 - an item, or several
+R = TypeVar("R")
 
 _CHANNEL_MAX: Final = 32_767
 _CHECKS: Final = 4
@@ -100,6 +114,8 @@ _OWN_PROPERTIES: Final = {
     Symbol("queue-prefix"): "queue://",
     Symbol("topic-prefix"): "topic://",
 }
+_STOPS: Final = "The broker is stopping"
+_CLOSED: Final = "The broker has closed the connection"
 _REMOVE: Final = 1
 """`DestinationInfo.operation_type` of a removal."""
 _CLIENT_ID_FIELD: Final = {Symbol("invalid-field"): Symbol("container-id")}
@@ -121,23 +137,27 @@ class AmqpSession(ClientSession[Item]):
     def __init__(
         self, accepted: Accepted, options: AmqpOptions, host: BrokerHost, connection_id: str
     ) -> None:
-        unfinished = UnfinishedFrame(host.frame_budget)
-        wire_format = AmqpFormat(options.largest_frame, unfinished)
-        super().__init__(accepted, wire_format, unfinished, options, host, connection_id)
+        wire_format = AmqpFormat(options.largest_frame)
+        super().__init__(accepted, wire_format, options, host, connection_id)
         self.options = options
         self.consumers: dict[ConsumerId, ConsumerLink] = {}
+        self.producers: dict[ProducerId, ProducerLink] = {}
         self.transactions: dict[bytes, Transaction] = {}
         """The open ones, by the ids that the client has."""
         self._accepted = accepted
         self._credentials = ConnectionInfo()
         self._security: SecurityContext | None = None
         self._transaction_numbers = itertools.count(1)
+        self._published: dict[int, Delivery] = {}
+        """The messages that the broker has not answered, by the numbers of their commands."""
         self._with_unsent_acks: dict[ConsumerLink, None] = {}
         self._together: deque[Command] = deque()
         """Messages and acknowledgements of one chunk of input, which go to the broker together."""
         self.held_links: dict[ConsumerLink, None] = {}
         """Those that get no messages until the client has settled more."""
         self._is_sending = False
+        self._reason = _CLOSED
+        """Why the broker closes the connection."""
         self._windows: anyio.Event | None = None
         """Set when the client's session windows have room again, or the session has ended."""
 
@@ -157,6 +177,8 @@ class AmqpSession(ClientSession[Item]):
             max_message_size=options.max_frame_size,
             max_sessions=MAXIMUM_PER_CONNECTION,
             max_links=2 * MAXIMUM_PER_CONNECTION,
+            max_name=MAX_NAME,
+            max_names=self.host.client_memory_limit,
         )
         partial_messages = UnfinishedFrame(self.host.frame_budget)
         partial_messages.fail = self._tcp.fail
@@ -200,25 +222,51 @@ class AmqpSession(ClientSession[Item]):
         if waiting is not None:
             waiting.set()
 
+    def on_release(self, refused: Collection[ActiveMQMessage], error: Exception | None) -> None:
+        self._reason = _CLOSED if error is None else str(error)
+
     async def stop(self) -> None:
+        """Close the connection: with the reason, if the broker does it and not the client."""
+        if self.status is not State.CLOSED and self.engine.stage == Stage.OPEN:
+            reason = _STOPS if self._accepted.connector.stopping else self._reason
+            error = Error(CONNECTION_FORCED, reason)
+            self.call_unless_lost(partial(self.engine.close, error))
         self._discard()
         await super().stop()
 
+    def link_of(self, member: ConsumerId | ProducerId) -> ConsumerLink | ProducerLink | None:
+        if isinstance(member, ConsumerId):
+            return self.consumers.get(member)
+        return self.producers.get(member)
+
+    def on_destination_removed(self, consumer_id: ConsumerId) -> None:
+        link = self.consumers.get(consumer_id)
+        if link is not None:
+            # the broker is removing it, and cannot remove the consumer meanwhile
+            self.call_next(partial(self.call_unless_lost, link.on_destination_removed))
+
     # from the client
     def on_frames(self, frames: deque[Item]) -> None:
-        super().on_frames(frames)
+        while frames and not self.is_paused:
+            if self.status is State.CLOSED or not self._receive(self.engine.receive_run, frames):
+                self.on_command(frames.popleft())
+        self.limit_unread()
         self._send_together()
         if self.held_links:
             self.release_links()
 
     def on_command(self, item: Item) -> None:
         """Handle a frame. (amqp-connector A173)"""
-        if self.status is State.CLOSED:
-            return
+        if self.status is not State.CLOSED:
+            self._receive(self.engine.receive, item)
+
+    def _receive(self, receive: Callable[[I], R], given: I) -> R | None:
+        """Give the engine what the client has sent; an error ends the connection."""
         try:
-            self.engine.receive(item)
+            result = receive(given)
             if self._windows is not None and self.engine.queued <= LOW_WATER:
                 self._end_wait()
+            return result
         except ConnectionFailedException as error:
             logger.debug("An AMQP client has disconnected: %s", error)
         except JMSException as error:
@@ -226,6 +274,7 @@ class AmqpSession(ClientSession[Item]):
         except Exception as error:
             logger.exception("%s: a frame could not be handled", self)
             self.fail(Error(INTERNAL_ERROR, "Could not process AMQP commands"), repr(error))
+        return None
 
     def release_links(self) -> None:
         """Give the links that wait for settlements their credit again, if there are enough."""
@@ -273,6 +322,11 @@ class AmqpSession(ClientSession[Item]):
         """Register the client. (amqp-connector A33 to A37)"""
         if peer.idle_time_out and not self.options.use_inactivity_monitor:
             self._refuse(Error(PRECONDITION_FAILED, "Cannot send idle frames"))
+            return
+        fault = name_fault(peer.container_id)
+        if fault is not None:
+            text = f"The container-id {fault}"
+            self._refuse(Error(INVALID_FIELD, text, dict(_CLIENT_ID_FIELD)))
             return
         self.client_id = peer.container_id
         given = self._credentials
@@ -345,6 +399,7 @@ class AmqpSession(ClientSession[Item]):
             logger.info("%s reports: %s: %s", self, error.condition, error.description)
         self.send_unsent_acks()
         self.consumers.clear()
+        self.producers.clear()
         self.to_broker(RemoveInfo(self.connection_id))
 
     def on_finish(self) -> None:
@@ -381,8 +436,7 @@ class AmqpSession(ClientSession[Item]):
         self.send_unsent_acks()
         attached = [link.context for link in session.links.values() if link.context is not None]
         for link in attached:
-            if isinstance(link, ConsumerLink):
-                link.forget()
+            link.forget()
         self.to_broker(RemoveInfo(session.context))
         for link in attached:
             if link.dynamic is not None:
@@ -398,11 +452,11 @@ class AmqpSession(ClientSession[Item]):
             attach_producer(self, link)
 
     # to the broker
-    def publish(self, message: ActiveMQMessage, done: Done, failed: Failed) -> None:
-        """Send a message to the broker with the others of the chunk; as `request`."""
+    def publish(self, message: ActiveMQMessage, delivery: Delivery) -> None:
+        """Send a message to the broker with the others of the chunk; its link gets the answer."""
         message.command_id = number = next(self.command_ids)
         message.response_required = True
-        self.requests[number] = (done, failed)
+        self._published[number] = delivery
         self._together.append(message)
 
     def acknowledge(self, ack: MessageAck) -> None:
@@ -450,18 +504,22 @@ class AmqpSession(ClientSession[Item]):
         return LocalTransactionId(next(self._transaction_numbers), self.connection_id)
 
     def acknowledge_later(self, link: ConsumerLink) -> None:
-        """Send the acknowledgements of a link that its client does not send, in the next turn."""
-        if not self._with_unsent_acks:
-            # while it is dispatching, the broker does not accept acknowledgements
+        """Send the acknowledgements of a link that its client does not send, soon."""
+        # while it is dispatching, the broker does not accept acknowledgements
+        if not self._with_unsent_acks and not self.defer(self.send_unsent_acks):
             self.call_next(self.send_unsent_acks)
         self._with_unsent_acks[link] = None
 
     def send_unsent_acks(self) -> None:
         """Send such acknowledgements now."""
         waiting, self._with_unsent_acks = self._with_unsent_acks, {}
+        acks: deque[Command] = deque()
         for link in waiting:
-            for ack in link.take_unsent():
-                self.to_broker(ack)
+            acks += link.take_unsent()
+        if self._together:
+            self._send_together()
+        while acks:  # a pause of reading does not hold them back
+            self.connection.on_commands(acks)
 
     # from the broker
     def oneway(self, command: Command) -> None:
@@ -491,9 +549,14 @@ class AmqpSession(ClientSession[Item]):
         return 0 if queued is None else max(0, HIGH_WATER - queued - self.engine.queued)
 
     def oneway_run(self, commands: Sequence[Command]) -> int:
-        count = 0
+        first, count = commands[0], 0
         try:
-            for command in commands:
+            if isinstance(first, MessageDispatch):
+                link = self.consumers.get(first.consumer_id)  # type: ignore[arg-type]
+                count = 0 if link is None else link.dispatch_run(commands)
+            else:
+                count = self._accept_run(commands)
+            for command in islice(commands, count, None):
                 self.oneway(command)
                 count += 1
         except ConnectionFailedException as error:
@@ -502,8 +565,34 @@ class AmqpSession(ClientSession[Item]):
             pass  # the broker sends the message by itself, and gets the error
         return count
 
+    def _accept_run(self, responses: Sequence[Command]) -> int:
+        """Tell the links that the broker has messages; return how many responses did so."""
+        published, accepted, count = self._published, list[Delivery](), 0
+        for response in responses:
+            number = response.correlation_id if type(response) is Response else 0
+            delivery = published.pop(number, None)
+            if delivery is None:
+                break
+            count += 1
+            if accepted and accepted[-1].link is not delivery.link:
+                producer_of(accepted[0]).on_accepted(accepted)
+                accepted = []
+            accepted.append(delivery)
+        if accepted:
+            producer_of(accepted[0]).on_accepted(accepted)
+        return count
+
     def on_refusal(self, error: Throwable | None, failed: Failed | None) -> None:
         if failed is not None:
             failed(error)
         else:
             logger.info("%s: a request is refused: %s", self, error)
+
+    def on_response(self, response: Response) -> None:
+        delivery = self._published.pop(response.correlation_id, None)
+        if delivery is None:
+            super().on_response(response)
+        elif isinstance(response, ExceptionResponse):
+            producer_of(delivery).on_refusal(delivery, response.exception)
+        else:
+            producer_of(delivery).on_accepted([delivery])

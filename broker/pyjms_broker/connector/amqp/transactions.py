@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from pyjms.wire.amqp.deliveries import Delivery
 from pyjms.wire.amqp.message import VALUE, decode_message
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
@@ -23,7 +24,7 @@ from pyjms.wire.amqp.performatives import (
     Outcome,
     Rejected,
 )
-from pyjms.wire.amqp.session import Delivery, Link, Receiver
+from pyjms.wire.amqp.session import Link, Receiver, Session
 from pyjms.wire.openwire.commands import (
     LocalTransactionId,
     Throwable,
@@ -61,6 +62,7 @@ class Transaction:
         """Apply the outcomes, or undo them."""
         ended, self.outcomes = self.outcomes, []
         returned: dict[ConsumerLink, list[Delivery]] = {}
+        open_again: dict[Session, list[Delivery]] = {}
         for link, delivery, outcome in ended:
             delivery.context.transaction = None
             if committed:
@@ -70,8 +72,11 @@ class Transaction:
                     delivery.settle(outcome)
             elif delivery.settled:
                 returned.setdefault(link, []).append(delivery)
-            else:
+            elif delivery.is_unsettled:
                 delivery.state = None  # the client may settle it without telling another
+                open_again.setdefault(delivery.link.session, []).append(delivery)
+        for session, deliveries in open_again.items():
+            session.unsettled.clear_outcome(deliveries)
         for link, deliveries in returned.items():
             link.give_back(deliveries, has_failed=True)
 
@@ -92,12 +97,20 @@ class CoordinatorLink:
         self._session = session
         self._link = link
 
+    def forget(self) -> None:
+        """Do nothing more; the transactions stay open."""
+
     def on_detach(self, link: Link, closed: bool, error: Error | None) -> None:
         """Answer; the transactions stay open. (amqp-connector A119)"""
         link.detach(closed)
 
-    def on_delivery(self, delivery: Delivery) -> None:
-        """Begin or end a transaction."""
+    def on_deliveries(self, deliveries: list[Delivery]) -> None:
+        """Begin or end transactions."""
+        for delivery in deliveries:
+            if not self._link.is_detached:
+                self._on_request(delivery)
+
+    def _on_request(self, delivery: Delivery) -> None:
         message = decode_message(delivery.payload)
         request = message.body if message.body_kind == VALUE else None
         if isinstance(request, Declare) and request.global_id is None:

@@ -43,7 +43,6 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.tcp import HIGH_WATER
-from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.mqtt import (
     BAD_CLIENT_ID,
     BAD_CREDENTIALS,
@@ -160,9 +159,8 @@ class MqttSession(ClientSession[Packet]):
     def __init__(
         self, accepted: Accepted, options: MqttOptions, host: BrokerHost, connection_id: str
     ) -> None:
-        unfinished = UnfinishedFrame(host.frame_budget)
-        self._format = MqttFormat(options.max_frame_size, unfinished)
-        super().__init__(accepted, self._format, unfinished, options, host, connection_id)
+        self._format = MqttFormat(options.max_frame_size)
+        super().__init__(accepted, self._format, options, host, connection_id)
         self.options = options
         self.strategy = STRATEGIES[options.subscription_strategy]
         self.is_kept = False

@@ -80,6 +80,7 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     MessageDispatch,
     ProducerAck,
+    ProducerId,
     RemoveInfo,
     Response,
     message_size,
@@ -87,7 +88,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.completion import completion_of as checked
-from pyjms_broker.api.context import ProducerExchange, SecurityContext
+from pyjms_broker.api.context import ClientLink, ProducerExchange, SecurityContext
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.client_resources import ClientResources
 from pyjms_broker.connector.openwire.throwables import (
@@ -348,6 +349,12 @@ class BrokerConnection:
             logger.warning("%s is disconnected: %s", self, error)
         self.release(error)
         self.stop_soon(error)
+
+    def link_of(self, member: ConsumerId | ProducerId) -> ClientLink | None:
+        return self._transport.link_of(member)
+
+    def on_destination_removed(self, consumer_id: ConsumerId) -> None:
+        self._transport.on_destination_removed(consumer_id)
 
     def owns_temporary(self, destination: Destination) -> bool:
         states = self.resources.connections.values()

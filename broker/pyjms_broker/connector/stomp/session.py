@@ -43,7 +43,7 @@ from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.selector.parser import CONVERT_STRINGS_PREFIX
 from pyjms.transport.tcp import NEVER, Checks, TcpTransport, wait_for_silence
-from pyjms.wire.limits import LARGE_FRAME, UnfinishedFrame
+from pyjms.wire.limits import LARGE_FRAME
 from pyjms.wire.openwire.commands import (
     AckType,
     BaseCommand,
@@ -399,11 +399,8 @@ class StompSession(ClientSession[Frame]):
     def __init__(
         self, accepted: Accepted, options: StompOptions, host: BrokerHost, connection_id: str
     ) -> None:
-        unfinished = UnfinishedFrame(host.frame_budget)
-        self._format = StompFormat(
-            options.max_frame_size, unfinished, max_data_length=options.max_data_length
-        )
-        super().__init__(accepted, self._format, unfinished, options, host, connection_id)
+        self._format = StompFormat(options.max_frame_size, max_data_length=options.max_data_length)
+        super().__init__(accepted, self._format, options, host, connection_id)
         self.options = options
         self.names = DestinationNames(self._create_temporary)
         self.subscriptions: dict[str, Subscription] = {}

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import ConnectionId
-from pyjms_broker.api.context import ProducerExchange
+from pyjms_broker.api.context import ClientLink, ProducerExchange
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.connector.openwire.client_resources import ConnectionState, SessionState
 from pyjms_broker.connector.openwire.connection import BrokerConnection
@@ -142,6 +142,22 @@ def _is_blocked(p: _Producer) -> bool:
     return any(each.message.producer_id == own for each in p.it.context.blocked_sends)
 
 
+def _link_of(p: _Producer) -> ClientLink | None:
+    info, connection = p.it.info, p.it.context.connection
+    own = None if info is None else info.producer_id
+    return None if own is None or connection is None else connection.link_of(own)
+
+
+def _credit_of(p: _Producer) -> int | None:
+    link = _link_of(p)
+    return None if link is None else link.credit
+
+
+def _settle_mode_of(p: _Producer) -> str | None:
+    link = _link_of(p)
+    return None if link is None else link.settle_mode
+
+
 def _reset_blocked(p: _Producer) -> None:
     p.it.blocked_sends = 0
     p.it.blocked_time = 0.0
@@ -204,6 +220,8 @@ PRODUCER: Final[ViewKind[Any]] = view_kind(
         "DestinationTopic": _sends_to(lambda d: d.is_topic),
         "DestinationTemporary": _sends_to(lambda d: d.is_temporary),
         "ProducerBlocked": _is_blocked,
+        "Credit": _credit_of,
+        "SettleMode": _settle_mode_of,
         "TotalTimeBlocked": lambda p: int(p.it.blocked_time),
         "PercentageBlocked": lambda p: (
             p.it.blocked_sends * 100 // p.it.sent_count if p.it.sent_count else 0

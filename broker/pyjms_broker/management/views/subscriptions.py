@@ -89,6 +89,12 @@ def _connection(c: _Consumer) -> str | None:
     )
 
 
+def _settle_mode(c: _Consumer) -> str | None:
+    consumer_id, connection = _consumer_id(c), c.it.context.connection
+    link = None if consumer_id is None or connection is None else connection.link_of(consumer_id)
+    return None if link is None else link.settle_mode
+
+
 def _matches(kind: type[Queue | Topic]) -> Callable[[_Consumer, str], bool]:
     return lambda c, text: (
         c.it.requested.is_topic == (kind is Topic) and matches(c.it.requested, kind(text))
@@ -103,6 +109,7 @@ _READERS: Final[Readers[Managed[Any]]] = {
     "Active": _is_active,
     "Durable": lambda c: isinstance(c.it, DurableTopicSubscription),
     "Connection": _connection,
+    "SettleMode": _settle_mode,
 }
 
 

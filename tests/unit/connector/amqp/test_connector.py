@@ -69,7 +69,9 @@ class TestAmqpConnector(ConnectorContract):
                 await client.send(frames(Frame(0, Transfer(number, number, b"0"), payload)))
 
 
-@pytest.mark.fact("amqp-connector A5", "amqp-connector A6", "amqp-connector A7")
+@pytest.mark.fact(
+    "amqp-connector A5", "amqp-connector A6", "amqp-connector A7", "amqp-connector A11"
+)
 def test_options() -> None:
     options = AMQP_PROTOCOL.read_options(
         TransportURI.parse(

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pytest_mock import MockerFixture
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -493,3 +494,94 @@ def test_long_content_types_are_not_kept() -> None:
         assert tracemalloc.get_traced_memory()[0] < 4_000_000
     finally:
         tracemalloc.stop()
+
+
+# messages of the same shape
+def values_of(message: ActiveMQMessage) -> dict[str, object]:
+    slots = [name for kind in type(message).__mro__ for name in getattr(kind, "__slots__", ())]
+    values = {name: getattr(message, name, None) for name in slots}
+    return {**values, "kind": type(message)}
+
+
+SHAPES: dict[str, Message] = {
+    "plain": Message(DATA, [b"x"], properties=Properties("m", to="q")),
+    "no properties": Message(DATA, [b"x"]),
+    "empty properties": Message(VALUE, "x", properties=Properties()),
+    "text": Message(
+        VALUE, "x", header=Header(durable=True, priority=7), properties=Properties("m")
+    ),
+    "long text": Message(VALUE, "x" * 300, application_properties={"a": "b", "n": 5}),
+    "other characters": Message(VALUE, "\u00e9\0"),
+    "text as data": Message(DATA, [b"x"], properties=Properties(content_type=Symbol("text/plain"))),
+    "no text as data": Message(
+        DATA, [b"\xff"], properties=Properties(content_type=Symbol("text/plain"))
+    ),
+    "object": Message(DATA, [b"x"], properties=Properties(content_type=Symbol(OBJECT))),
+    "time to live": Message(VALUE, "x", header=Header(ttl=10**9), properties=Properties("m")),
+    "annotations": Message(VALUE, "x", message_annotations={Symbol("a"): 1}),
+    "schedule": Message(VALUE, "x", message_annotations={Symbol("x-opt-delivery-delay"): Long(9)}),
+    "footer": Message(VALUE, "x", footer={Symbol("a"): 1}),
+    "redelivered": Message(VALUE, "x", header=Header(delivery_count=3, first_acquirer=True)),
+    "ids": Message(VALUE, "x", properties=Properties(UUID, correlation_id=b"c")),
+    "prefix": Message(VALUE, "x", properties=Properties("AMQP_ULONG:1", correlation_id="AMQP_")),
+    "all": Message(
+        DATA,
+        [b"x"],
+        properties=Properties(
+            *("m", b"u", "to", "subject", "queue://r", "c", Symbol("a/b"), Symbol("gzip")),
+            *(Timestamp(2**50), Timestamp(5), "g", UInt(4), "rg"),
+        ),
+    ),
+    "two data": Message(DATA, [b"x", b"y"]),
+    "map": Message(VALUE, {"a": 1}, application_properties={"a": "b"}),
+    "null": Message(VALUE, None),
+    "empty": Message(VALUE, ""),
+    "nothing": Message(),
+}
+
+
+@pytest.mark.fact("amqp-connector A122", "amqp-connector A123")
+@pytest.mark.parametrize("transformer", ["jms", "native", "raw"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_later_messages_of_a_shape_are_converted_like_the_first(
+    name: str, transformer: str, mocker: MockerFixture
+) -> None:
+    mocker.patch.object(clock, "time_ms", return_value=1_700_000_000_000)
+    payload = encode_message(SHAPES[name])
+    found = [to_message(payload, 7, transformer) for _ in range(3)]
+    assert values_of(found[1].message) == values_of(found[0].message)
+    assert found[1][1:] == found[0][1:]
+    for destination in (Queue("q"), Topic("t" * 300)):
+        sent = [shown_bytes(each.message, destination) for each in found]
+        assert sent[1] == sent[0]
+
+
+def shown_bytes(message: ActiveMQMessage, destination: Destination) -> bytes:
+    message.destination = destination
+    message.message_id = MessageId(None, PRODUCER, 1)
+    return to_payload(MessageDispatch(None, destination, message, 0), message).payload
+
+
+def test_a_text_that_is_not_utf_8_decides_nothing_for_the_others() -> None:
+    properties = Properties("m", content_type=Symbol("text/plain"))
+    kinds = [
+        type(read(Message(DATA, [body], properties=properties)))
+        for body in (b"\xff", b"x", b"\xff", b"y")
+    ]
+    assert kinds == [BYTES, TEXT, BYTES, TEXT]
+    invalid = b"\0\x53\x77\xa1\1\xff"  # a string
+    kinds = [type(to_message(each, 0, "jms").message) for each in (invalid, b"\0\x53\x77\xa1\1x")]
+    assert kinds == [BYTES, TEXT]
+
+
+def test_a_null_text_decides_nothing_for_the_others() -> None:
+    for body in (None, "x", None, "y"):
+        message = ActiveMQTextMessage(content=encode_text(body))
+        assert shown(message).body == body
+
+
+@pytest.mark.fact("amqp-connector A142")
+def test_binaries_of_a_map_are_whole() -> None:
+    values = {"long": b"x" * 300, "short": b"abc", "after": b"def"}
+    message = read(Message(VALUE, values, application_properties={"padding": "p"}))
+    assert decode_map(message.content or b"") == values

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pyjms.errors import LocalProtocolError
 from pyjms.wire.amqp.engine import EngineSettings
-from pyjms.wire.amqp.format import AmqpFormat, Frame
+from pyjms.wire.amqp.format import AmqpFormat, Frame, Item
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
     RECEIVER,
@@ -639,7 +641,7 @@ def test_a_large_handle() -> None:
 def test_numbers_wrap() -> None:
     peer = opened()
     link = peer.receiver(0, credit=5)
-    link.session.next_outgoing_id = link.session.next_delivery_id = 2**32 - 1
+    link.session.next_outgoing_id = link.session.unsettled.next_number = 2**32 - 1
     link.delivery_count = 2**32 - 1
     peer.send(Flow(2**32 - 1, 10, 0, 10, 0, 2**32 - 1, 3))
     peer.items()
@@ -696,3 +698,166 @@ def test_properties_of_links_and_sessions_are_not_kept() -> None:
         assert tracemalloc.get_traced_memory()[0] < 3_000_000
     finally:
         tracemalloc.stop()
+
+
+# runs of messages
+def frames(*transfers: Transfer, channel: int = 0) -> deque[Item]:
+    return deque(Frame(channel, transfer, b"m") for transfer in transfers)
+
+
+def numbered(number: int, **fields: Any) -> Transfer:
+    return Transfer(0, number, b"%d" % number, 0, **fields)
+
+
+def test_successive_messages_of_a_link_are_handled_together() -> None:
+    peer = opened()
+    link = peer.sender()
+    link.grant(5)
+    items = frames(numbered(0), numbered(1, settled=True), numbered(2))
+    assert peer.engine.receive_run(items) == 3
+    assert [each.id for each in peer.deliveries] == [0, 1, 2]
+    assert [each.is_unsettled for each in peer.deliveries] == [True, False, True]
+    assert (link.credit, link.delivery_count, link.unsettled) == (2, 3, 2)
+    assert link.session.next_incoming_id == 3
+    assert not items
+
+
+@pytest.mark.parametrize(
+    ("last", "channel"),
+    [
+        (Transfer(1, 2, b"2"), 0),
+        (numbered(2), 1),
+        (numbered(2, more=True), 0),
+        (numbered(2, aborted=True), 0),
+        (numbered(2, state=TransactionalState(b"1")), 0),
+        (Transfer(0, None, b"2"), 0),
+        (Transfer(0, 2, None), 0),
+        (Transfer(0, 2, bytes(33)), 0),
+    ],
+    ids=["handle", "channel", "more", "aborted", "state", "id", "tag", "long tag"],
+)
+def test_a_run_ends_before_what_is_unusual(last: Transfer, channel: int) -> None:
+    peer = opened()
+    peer.sender().grant(5)
+    items = frames(numbered(0), numbered(1)) + frames(last, channel=channel)
+    assert peer.engine.receive_run(items) == 2
+    assert len(items) == 1
+    assert peer.engine.receive_run(items) == 0
+
+
+def test_a_run_ends_with_the_credit_and_the_window() -> None:
+    peer = opened(EngineSettings(incoming_window=7))
+    link = peer.sender()
+    link.grant(2)
+    items = frames(*map(numbered, range(9)))
+    assert peer.engine.receive_run(items) == 2
+    assert peer.engine.receive_run(items) == 0
+    link.grant(9)
+    assert peer.engine.receive_run(items) == 3  # the next one opens the window again
+    assert peer.engine.receive_run(items) == 0
+    peer.engine.receive(items.popleft())
+    assert link.session.incoming_window == 7
+    assert peer.engine.receive_run(items) == 3
+
+
+def test_a_run_is_no_way_around_the_maximum_size() -> None:
+    peer = opened(EngineSettings(max_message_size=1))
+    peer.sender().grant(5)
+    items = frames(numbered(0))
+    items.append(Frame(0, numbered(1), b"mm"))
+    assert peer.engine.receive_run(items) == 1
+    peer.engine.receive(items.popleft())
+    assert peer.events[-1][:2] == ("detach", "s")
+
+
+def test_what_is_accepted_together_is_told_as_ranges() -> None:
+    peer = opened()
+    link = peer.sender()
+    link.grant(9)
+    peer.items()
+    peer.engine.receive_run(
+        frames(*(numbered(each, settled=each == 3) for each in (1, 2, 3, 4, 6)))
+    )
+    link.settle_all(peer.deliveries, ACCEPTED)
+    peer.engine.flush()
+    assert peer.bodies() == [
+        Disposition(RECEIVER, first, last, settled=True, state=ACCEPTED)
+        for first, last in ((1, 2), (4, 4), (6, 6))
+    ]
+    assert link.unsettled == 0
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_run_is_sent_as_its_messages_are(settled: bool) -> None:
+    def sent(*, together: bool) -> tuple[list[object], tuple[int, ...]]:
+        peer = opened()
+        link = peer.receiver(0, credit=400)
+        link.send(b"first")
+        peer.items()
+        payloads = [b"%d" % number for number in range(300)]
+        contexts = [] if settled else [f"c{number}" for number in range(300)]
+        if together:
+            link.send_run(payloads, contexts)
+        else:
+            for number, payload in enumerate(payloads):
+                context = None if settled else contexts[number]
+                link.send(payload, settled=settled, context=context)
+        session = link.session
+        items = [
+            (each.channel, each.body, each.payload)
+            for each in peer.items()
+            if isinstance(each, Frame)
+        ]
+        unsettled = [(each.tag, each.context) for each in session.unsettled.by_id.values()]
+        counts = link.credit, link.delivery_count, link.unsettled, session.remote_window
+        return [items, unsettled, session.unsettled.numbers], (*counts, session.next_outgoing_id)
+
+    assert sent(together=True) == sent(together=False)
+
+
+def test_a_run_needs_credit_and_window() -> None:
+    peer = opened()
+    link = peer.receiver(0)
+    peer.send(Flow(1, 2, 0, 1000, 0, 0, 5))
+    assert link.run_room == 2
+    with pytest.raises(LocalProtocolError, match="no credit"):
+        link.send_run([b"m"] * 3)
+    link.send_run([b"m"] * 2)
+    link.send(b"waits")
+    assert link.run_room == 0
+    peer.flow(0, 9, delivery_count=3)
+    assert link.run_room == 9
+
+
+# names
+@pytest.mark.fact("amqp-connector A175")
+def test_a_long_name_of_a_link_is_refused() -> None:
+    peer = opened(EngineSettings(max_name=10))
+    peer.send(Attach("x" * 11, 0, SENDER, source=Source(), target=Target("q")))
+    answer, detach = peer.bodies()
+    assert isinstance(answer, Attach)
+    assert (answer.name, answer.target) == ("x" * 11, None)
+    assert isinstance(detach, Detach)
+    assert detach.error is not None
+    assert detach.error.condition == "amqp:invalid-field"
+    assert detach.error.description == "The name of a link has 11 characters, more than 10"
+    assert peer.events == []
+
+
+@pytest.mark.fact("amqp-connector A175")
+def test_the_names_of_all_links_are_limited() -> None:
+    peer = opened(EngineSettings(max_names=10))
+    peer.sender(0, "x" * 6)
+    peer.items()
+    peer.send(Attach("y" * 6, 1, SENDER, source=Source(), target=Target("q")))
+    _answer, detach = peer.bodies()
+    assert isinstance(detach, Detach)
+    assert detach.error is not None
+    assert detach.error.condition == "amqp:resource-limit-exceeded"
+    peer.send(Detach(1, True))
+    peer.send(Detach(0, True))
+    peer.sender(2, "y" * 6)
+    assert peer.links[-1].is_attached
+    assert peer.engine.names == 6
+    peer.send(End())
+    assert peer.engine.names == 0
