@@ -38,7 +38,10 @@ OnlyOption = Annotated[
     list[str] | None,
     typer.Option("--only", metavar="NAME", help="Use only this pipeline; may be repeated."),
 ]
-_COLUMNS = ("PIPELINE", "STATE", "BATCH", "ROWS/S", "BACKLOG", "DEAD", "RESTARTS", "AGE", "REASON")
+_COLUMNS = (
+    *("PIPELINE", "STATE", "BATCH", "ROWS/S", "BACKLOG", "OLDEST"),
+    *("DEAD", "RESTARTS", "AGE", "REASON"),
+)
 
 
 @pipeline_app.command()
@@ -144,6 +147,7 @@ def _cells(status: PipelineStatus, now: int) -> tuple[str, ...]:
         "-" if status.batch is None else str(status.batch),
         f"{status.rows_per_second:g}",
         "-" if status.backlog is None else str(status.backlog),
+        "-" if status.oldest is None else _age(now - status.oldest),
         str(status.dead_letters),
         str(status.restarts),
         _age(now - status.updated),

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import parse_destination
-from pyjms.spark.events import Range, offset_of
+from pyjms.spark.events import Range, offsets_of
 from pyjms.spark.files import write_atomically
 from pyjms.spark.pipeline import Pipeline
 
@@ -278,7 +278,5 @@ def _offsets(file: Path) -> dict[str, tuple[int, int]]:
         return {}
     found: dict[str, tuple[int, int]] = {}
     for line in lines:
-        value = offset_of(line)
-        if value is not None:
-            found[value["queue"]] = (value["epoch"], value["seq"])
+        found |= offsets_of(line)
     return found

@@ -37,86 +37,54 @@ from pyjms.transport.uri import TransportURI
 
 _TYPES: Final = frozenset(
     """
-    ARRAY BIGINT BINARY BOOLEAN BYTE CHAR CHARACTER DATE DEC DECIMAL DOUBLE FLOAT GEOGRAPHY GEOMETRY
-    INT INTEGER INTERVAL LONG MAP NUMERIC REAL SHORT SMALLINT STRING STRUCT TIME TIMESTAMP
-    TIMESTAMP_LTZ TIMESTAMP_NTZ TINYINT VARCHAR VARIANT VOID
+    ARRAY BIGINT BINARY BOOLEAN BYTE DATE DEC DECIMAL DOUBLE FLOAT INT INTEGER LONG MAP NUMERIC REAL
+    SHORT SMALLINT STRING STRUCT TIME TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ TINYINT VARIANT
     """.split()  # noqa: SIM905 - to be read
 )
-"""The first words of types in Spark 4.2 and 4.3 (SqlBaseParser.g4: type)."""
+"""The first words of types of Spark 4.2 and 4.3 that bodies can have (SqlBaseParser.g4: type)."""
+_NESTED: Final = frozenset(("ARRAY", "MAP", "STRUCT"))
 _TOKEN: Final = re.compile(
     r"\s+|--[^\n]*|/\*.*?\*/|(\w+|`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.)",
     re.DOTALL,
 )
-_END: Final = ""
 
 
 def ddl_problems(text: str) -> list[str]:
-    """Return a message for each column without a type, or with an unknown one."""
-    parser = _Parser([token for token in _TOKEN.findall(text) if token])
-    parser.parse()
-    return parser.problems
+    """Return a message for each column without a type, or with one that bodies cannot have.
 
-
-class _Parser:
-    """Parses columns, and continues after a mistake."""
-
-    def __init__(self, tokens: list[str]) -> None:
-        self.problems: list[str] = []
-        self._tokens = tokens
-        self._position = 0
-
-    def parse(self) -> None:
-        """Parse `a INT, b STRING`, or the same as `struct<a: int, b: string>`."""
-        if [token.upper() for token in self._tokens[:2]] == ["STRUCT", "<"]:
-            self._position = 2
-        self._columns()
-
-    def _columns(self) -> None:
-        while self._peek() not in {_END, ">"}:
-            column = self._next()
-            if self._peek() == ":":
-                self._next()
-            self._type(column)
-            if self._peek() == ",":
-                self._next()
-
-    def _type(self, column: str) -> None:
-        """Parse a type and what follows it: sizes, NOT NULL, a comment."""
-        word = self._peek()
-        if not re.match(r"[\w`]", word):
-            self.problems.append(f"{column} has no type; write for example `{column} STRING`")
-        elif word.strip("`").upper() not in _TYPES:
-            self.problems.append(f"{word} of {column} is not a type of Spark{_nearest(word)}")
-        else:
-            self._next()
-            if self._peek() == "<":
-                self._read_nested(word.upper(), column)
-        self._skip_rest()
-
-    def _read_nested(self, kind: str, column: str) -> None:
-        self._next()
-        if kind == "STRUCT":
-            self._columns()
-        else:
-            self._type(column)
-            if self._peek() == ",":
-                self._next()
-                self._type(column)
-        if self._peek() == ">":
-            self._next()
-
-    def _skip_rest(self) -> None:
-        brackets = 0
-        while self._peek() != _END and (brackets or self._peek() not in {",", ">"}):
-            brackets += {"(": 1, ")": -1}.get(self._next(), 0)
-
-    def _peek(self) -> str:
-        return self._tokens[self._position] if self._position < len(self._tokens) else _END
-
-    def _next(self) -> str:
-        token = self._peek()
-        self._position += 1
-        return token
+    Reads `a INT, b STRING` or `struct<a: int, b: string>`, and goes on after a mistake.
+    """
+    tokens = [token for token in _TOKEN.findall(text) if token]
+    if [token.upper() for token in tokens[:2]] == ["STRUCT", "<"]:
+        del tokens[:2]
+    problems: list[str] = []
+    kinds = ["STRUCT"]  # of the types that are open
+    column = word = ""
+    expected = "name"
+    brackets = 0
+    for each in (*tokens, ","):
+        brackets += {"(": 1, ")": -1}.get(each, 0)
+        if expected == "name" and each not in {">", ","}:
+            column, expected = each, "type"
+        elif expected == "type" and each != ":":
+            word, expected = each.strip("`").upper(), "rest"
+            if not re.match(r"[\w`]", each):
+                problems.append(f"{column} has no type; write for example `{column} STRING`")
+            elif word not in _TYPES:
+                problems.append(f"{each} of {column} is not a type of bodies{_nearest(each)}")
+            else:
+                continue
+        if brackets or expected == "type":
+            continue
+        if each == "<" and word in _NESTED:
+            kinds.append(word)
+        if each == ">" and len(kinds) > 1:
+            kinds.pop()
+        if each in {"<", ","}:
+            expected = "name" if kinds[-1] == "STRUCT" else "type"
+        elif each == ">":
+            expected = "rest"
+    return problems
 
 
 def _nearest(word: str) -> str:

@@ -4,8 +4,9 @@ Listeners are called one after the other on the runner's loop, in the order of t
 not block. An exception that one raises is logged, and the pipeline continues. No event contains a
 body.
 
-Spark's progress reports become events here, without Spark. The backlog is the only metric that a
-Python source provides: its latest offset minus the end of the batch. (spark-pipeline 3.3)
+Spark's progress reports become events here, without Spark. The latest offset of a source is the
+only metric that a Python source can give: it has the backlog and its oldest time, too.
+(spark-pipeline 3.3)
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from pyjms.runtime.logging import get_logger
@@ -44,6 +46,10 @@ class PipelinesReady:
     ui: str | None
     """The URL of its web UI; None: it is off."""
 
+    def __str__(self) -> str:
+        names, ui = ", ".join(self.pipelines), self.ui or "off (spark.ui.enabled)"
+        return f"Spark {self.spark} on {self.master} runs {names}; web UI: {ui}"
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineStarted:
@@ -56,6 +62,10 @@ class PipelineStarted:
     query_id: str
     """The id of the query, which belongs to the checkpoint."""
     restarts: int
+
+    def __str__(self) -> str:
+        flow = f"{self.source} -> {self.sink}"
+        return f"Pipeline {self.pipeline} started: {flow}, checkpoint {self.checkpoint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,8 @@ class BatchFinished:
     backlog: int | None
     """Messages that remain in the sources; None: unknown."""
     dead_letters: int
+    oldest: int | None = None
+    """When the oldest of them was sent (ms since 1970); None: none remains, or it is unknown."""
 
     @property
     def offset(self) -> dict[str, int]:
@@ -85,6 +97,19 @@ class BatchFinished:
         """The messages read per second in this batch."""
         return self.rows / self.seconds if self.seconds else 0.0
 
+    def __str__(self) -> str:
+        phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.phases.items())
+        return (
+            f"Pipeline {self.pipeline}: batch {self.batch}, {self.rows} messages in "
+            f"{self.seconds:.2f} s ({phases}), {self.dead_letters} dead letters, "
+            f"{backlog_text(self.backlog)}"
+        )
+
+
+def backlog_text(backlog: int | None) -> str:
+    """Return a backlog in words."""
+    return "backlog unknown" if backlog is None else f"{backlog} waiting"
+
 
 @dataclass(frozen=True, slots=True)
 class PipelinePulse:
@@ -94,6 +119,7 @@ class PipelinePulse:
     rows: int
     """Messages read since the last pulse."""
     backlog: int | None
+    oldest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +134,10 @@ class PipelineRestarting:
     reason: str
     """The failure, in one line without values of messages."""
 
+    def __str__(self) -> str:
+        when = f"restart {self.attempt} in {self.delay:.1f} s"
+        return f"Pipeline {self.pipeline} failed, {when}: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineFailed:
@@ -117,6 +147,9 @@ class PipelineFailed:
     reason: str
     ranges: Mapping[str, Range]
     """The ranges of the batch that fails, by source; empty: the failure is not due to a batch."""
+
+    def __str__(self) -> str:
+        return f"Pipeline {self.pipeline} failed for good: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +163,26 @@ class PipelineDrained:
     failure: str = ""
     """The failure of its query while it was drained, in one line without values; empty: none."""
 
+    def __str__(self) -> str:
+        again = "its batch runs again with the next start"
+        if self.is_clean:
+            return f"Pipeline {self.pipeline} drained in {self.seconds:.1f} s"
+        if self.failure:
+            return f"Pipeline {self.pipeline} failed while draining: {self.failure}; {again}"
+        return (
+            f"Pipeline {self.pipeline} was stopped during a batch after {self.seconds:.1f} s "
+            f"(spark.drain_timeout); the batch runs again with the next start"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineDone:
     """A pipeline has processed everything that was available when it started (`--once`)."""
 
     pipeline: str
+
+    def __str__(self) -> str:
+        return f"Pipeline {self.pipeline} has processed everything that was available"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +228,16 @@ OBSERVED: Final = "pyjms"
 def batch_event(pipeline: str, progress: StreamingQueryProgress) -> BatchFinished:
     """Return the event for a finished batch."""
     durations = progress.durationMs
+    waiting = waiting_of(progress)
     ranges: dict[str, Range] = {}
     for source in progress.sources:
-        end = offset_of(source.endOffset)
-        if end is not None:
-            ranges[end["queue"]] = Range(_start(source.startOffset, end["epoch"]), end["seq"])
+        before, ends = offsets_of(source.startOffset), offsets_of(source.endOffset)
+        for queue, (epoch, stop) in ends.items():
+            known = before.get(queue)
+            if len(ends) > 1 and known in (None, (epoch, stop)):
+                continue  # it was not read in this batch
+            start = known[1] if known is not None and known[0] == epoch else None
+            ranges[queue] = Range(start, stop)
     return BatchFinished(
         pipeline=pipeline,
         batch=progress.batchId,
@@ -193,20 +245,29 @@ def batch_event(pipeline: str, progress: StreamingQueryProgress) -> BatchFinishe
         seconds=durations.get("triggerExecution", 0) / 1000,
         phases={name: ms / 1000 for name, ms in durations.items() if name != "triggerExecution"},
         ranges=ranges,
-        backlog=backlog_of(progress),
+        backlog=waiting.number,
         dead_letters=_sum_observed(progress, "dead_letters", 0),
+        oldest=waiting.oldest,
     )
 
 
-def backlog_of(progress: StreamingQueryProgress) -> int | None:
-    """Return the number of messages that remain in the sources; None: unknown for one of them."""
-    waiting: dict[str, int] = {}
-    for source in progress.sources:
-        end, latest = offset_of(source.endOffset), offset_of(source.latestOffset)
-        if end is None or latest is None or end["epoch"] != latest["epoch"]:
-            return None
-        waiting[end["queue"]] = max(0, latest["seq"] - end["seq"])
-    return sum(waiting.values()) if waiting else None
+class Waiting(NamedTuple):
+    """The messages that remain in the sources (None: unknown), and when the oldest was sent."""
+
+    number: int | None = None
+    oldest: int | None = None
+
+
+def waiting_of(progress: StreamingQueryProgress | None) -> Waiting:
+    """Return what remains in the sources; the number is unknown if it is for one of them."""
+    latest = [] if progress is None else [_json(each.latestOffset) for each in progress.sources]
+    found = {value.get("queue"): value.get("backlog") for value in latest}
+    numbers = [number for number in found.values() if isinstance(number, int)]
+    if not numbers or len(numbers) < len(found):
+        return Waiting()
+    times = [value["oldest"] for value in latest if value.get("oldest")]
+    oldest = min(map(datetime.fromisoformat, times), default=None)
+    return Waiting(sum(numbers), None if oldest is None else round(oldest.timestamp() * 1000))
 
 
 def _sum_observed(progress: StreamingQueryProgress, field: str, default: int) -> int:
@@ -219,16 +280,20 @@ def _sum_observed(progress: StreamingQueryProgress, field: str, default: int) ->
     return sum(number or 0 for number in found) if found else default
 
 
-def _start(text: str | None, epoch: int) -> int | None:
-    start = offset_of(text)
-    return start["seq"] if start is not None and start["epoch"] == epoch else None
+def offsets_of(text: str | None) -> dict[str, tuple[int, int]]:
+    """Return the epoch and next number of each queue in an offset of the format `jms`.
+
+    Empty: it is unset, or another format's.
+    """
+    value = _json(text)
+    if {"queue", "epoch", "seq"} <= value.keys():
+        return {value["queue"]: (value["epoch"], value["seq"])}
+    return {queue: (epoch, seq) for queue, (epoch, seq) in value.get("queues", {}).items()}
 
 
-def offset_of(text: str | None) -> dict[str, Any] | None:
-    """Return the fields of an offset of the format `jms`; None: it is unset, or another one's."""
+def _json(text: str | None) -> dict[str, Any]:
     try:
         value = json.loads(text or "null")
     except ValueError:
-        return None
-    is_ours = isinstance(value, dict) and {"queue", "epoch", "seq"} <= value.keys()
-    return value if is_ours else None
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -220,8 +220,7 @@ def check_spool_options(options: JmsOptions) -> None:
     """Check the options that a stream cannot have once it is known that it uses a spool.
 
     Raises:
-        ConfigurationException: it was to start elsewhere than at the beginning of the queue, or to
-            wait for a number of messages, which is unknown before they are consumed.
+        ConfigurationException: it was to start elsewhere than at the beginning of the queue.
     """
     start = None
     if options.starting_offset != EARLIEST:
@@ -233,12 +232,6 @@ def check_spool_options(options: JmsOptions) -> None:
             f"jms: {start} has no effect through a spool, which starts with all messages on the "
             "queue",
             hint="remove it; only ranges, with a broker that serves them, can start elsewhere",
-        )
-    if options.min_messages_per_trigger > 1:
-        raise ConfigurationException(
-            "jms: option minMessagesPerTrigger has no effect in a stream through a spool, which "
-            "cannot count the messages that wait",
-            hint=_LONGER_TRIGGER,
         )
 
 
@@ -420,7 +413,6 @@ _NO_TRIGGER: Final = (
     "a batch has no triggers and reads all; with mode=ranges, startingOffset and endingOffset "
     "limit it"
 )
-_LONGER_TRIGGER: Final = "remove it; a longer trigger interval also makes larger batches"
 _NO_END: Final = "a stream has no end; trigger(availableNow=True) ends with what is there"
 _IN_BATCHES: Final = {Role.BROWSE: _NO_TRIGGER, Role.SNAPSHOT: _NO_TRIGGER}
 _IN_STREAMS: Final = {Role.RANGES: _NO_END, Role.SPOOL: _NO_END}
@@ -457,13 +449,9 @@ OPTIONS: Final[dict[str, _Option]] = {
         ),
         _Option("maxBytesPerTrigger", "max_bytes_per_trigger", _number(1), _STREAM, _IN_BATCHES),
         _Option(
-            "minMessagesPerTrigger", "min_messages_per_trigger", _number(1),
-            frozenset((Role.RANGES,)),
-            {**_IN_BATCHES, Role.SPOOL: _LONGER_TRIGGER},
+            "minMessagesPerTrigger", "min_messages_per_trigger", _number(1), _STREAM, _IN_BATCHES
         ),
-        _Option(
-            "maxTriggerDelay", "max_trigger_delay", _seconds, frozenset((Role.RANGES,)), _IN_BATCHES
-        ),
+        _Option("maxTriggerDelay", "max_trigger_delay", _seconds, _STREAM, _IN_BATCHES),
         _Option("pollTimeout", "poll_timeout", _seconds, _STREAM),
         _Option("ackOn", "ack_on", _choice("finished", "commit"), _STREAM),
         _Option("failOnDataLoss", "fail_on_data_loss", _boolean, _STREAM),

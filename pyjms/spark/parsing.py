@@ -1,32 +1,29 @@
 """Messages as rows of a schema: valid and invalid ones are two branches of one stream.
 
 The source validates bodies (`pyjms.spark.schema`), and gives each message a value or a reason.
-Spark computes the offsets of the source once, so both branches see the same messages. Columns that
-only Spark can read (VARIANT, BINARY, intervals ...) are read from the body here.
+Spark computes the offsets of the source once, so both branches see the same messages.
 (spark-pipeline 6.2)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.rows import MESSAGE_COLUMNS
 from pyjms.spark.schema import (
     REASON,
     VALUE,
+    ddl_model,
     encode_schema,
-    is_native,
     model_columns,
     struct_of,
 )
-from pyjms.wire.openwire.message_columns import DAMAGED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,9 +37,6 @@ OBSERVED: Final = "pyjms"
 _ORIGIN: Final = (
     "message_id", "seq", "timestamp", "destination", "correlation_id", "type", "properties",
 )  # fmt: skip
-_NATIVE: Final = "pyjms_native"
-_CORRUPT: Final = "pyjms_corrupt"
-_OPTIONS: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
 
 
 class Parsed(NamedTuple):
@@ -68,7 +62,10 @@ def body_schema(schema: Schema, *, is_quiet: bool) -> BodySchema:
         ConfigurationException: it is not a usable schema.
     """
     model = None if isinstance(schema, str) else schema
-    columns = _ddl(schema) if isinstance(schema, str) else struct_of(model_columns(schema))
+    if isinstance(schema, str):
+        ddl_model(columns := _ddl(schema))  # checks the types
+    else:
+        columns = struct_of(model_columns(schema))
     if JMS in columns.names:
         raise ConfigurationException(
             f"schema has a field {JMS}, which is the name of the column with the origin of a row",
@@ -98,8 +95,7 @@ def parse(messages: DataFrame, schema: BodySchema, source: str, pipeline: str | 
     Both are counted as observed metrics. `pipeline`: the pipeline's name, if an invalid message
     must stop it; the error names the number of the message.
     """
-    native = _native_fields(messages, schema)
-    read = messages if not native else _read_native(messages, native)
+    read = messages
     if pipeline is not None:  # below the metrics, which need each reason: no filter goes before it
         failure = F.when(F.col(REASON).isNotNull(), _failure(pipeline))
         read = read.withColumn(REASON, failure)
@@ -109,48 +105,13 @@ def parse(messages: DataFrame, schema: BodySchema, source: str, pipeline: str | 
         F.count(F.col(REASON)).alias("dead_letters"),
     )
     valid = counted.where(F.col(REASON).isNull())
-    names = {field.name for field in native}
+    columns = (F.col(VALUE).getField(name).alias(name) for name in schema.columns.names)
     return Parsed(
-        valid.select(
-            *(
-                F.col(_NATIVE if name in names else VALUE).getField(name).alias(name)
-                for name in schema.columns.names
-            ),
-            F.struct(*_ORIGIN).alias(JMS),
-        ),
+        valid.select(*columns, F.struct(*_ORIGIN).alias(JMS)),
         counted.where(F.col(REASON).isNotNull()).select(
             *(name for name, _ in MESSAGE_COLUMNS), REASON
         ),
     )
-
-
-def _native_fields(messages: DataFrame, schema: BodySchema) -> list[StructField]:
-    """Return the columns that the source has left to Spark."""
-    validated = messages.schema[VALUE].dataType
-    assert isinstance(validated, StructType)
-    return [f for f in schema.columns if is_native(f.dataType) and f.name not in validated.names]
-
-
-def _read_native(messages: DataFrame, fields: Iterable[StructField]) -> DataFrame:
-    """Return messages with the columns that only Spark reads, and the reasons of their errors."""
-    data = F.try_validate_utf8(F.col("bytes").cast("string"))
-    body = F.coalesce("text", F.when(~F.col("body_kind").isin("object", DAMAGED), data))
-    columns = StructType([StructField(f.name, f.dataType) for f in fields]).add(_CORRUPT, "string")
-    read = messages.withColumn(_NATIVE, F.from_json(body, columns, _OPTIONS))
-    names = ", ".join(field.name for field in fields)
-    problems: list[Column] = [
-        F.col(REASON),
-        F.when(
-            F.col(_NATIVE).getField(_CORRUPT).isNotNull(),
-            F.lit(f"{names}: a value is not of the type in the schema"),
-        ),
-    ]
-    problems += [
-        F.when(F.col(_NATIVE).getField(f.name).isNull(), F.lit(f"{f.name} is missing or null"))
-        for f in fields
-        if not f.nullable
-    ]
-    return read.withColumn(REASON, F.coalesce(*problems))
 
 
 def _failure(pipeline: str) -> Column:

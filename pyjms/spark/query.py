@@ -19,6 +19,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
@@ -35,8 +36,9 @@ from pyjms.spark.outgoing import BODIES, SINK_COLUMNS
 from pyjms.spark.parsing import JMS, OBSERVED, body_schema, parse
 from pyjms.spark.pipeline import DEFAULT_DEAD_LETTER, FAIL, Pipeline
 from pyjms.spark.rows import MESSAGE_COLUMNS
-from pyjms.spark.schema import REASON
+from pyjms.spark.schema import REASON, can_be_imported
 from pyjms.spark.sink import check_sink
+from pyjms.spark.source import with_models
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -323,6 +325,7 @@ def start_query(
 
     """
     checkpoint = open_checkpoint(location, pipeline)
+    _register_format(spark, pipeline)
     with _spark_errors(pipeline):
         plan = _build(spark, pipeline, location, checkpoint.owner)
         _check_plan(spark, pipeline, plan)
@@ -337,6 +340,23 @@ def start_query(
             if once
             else writer.trigger(processingTime=f"{milliseconds} milliseconds")
         ).start()
+
+
+def _register_format(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Register the format, with the pipeline's models that Spark's processes cannot import.
+
+    Also because a starting stream writes to variables of its format without a lock, and two at the
+    same time break the format for the session ("Illegal size 5 of collection").
+    """
+    schemas = (schema for schema in pipeline.schemas.values() if not isinstance(schema, str))
+    models = tuple(model for model in schemas if not can_be_imported(model))
+    try:
+        spark.dataSource.register(with_models(models))
+    except (TypeError, PicklingError) as error:
+        raise ConfigurationException(
+            f"Pipeline {pipeline.name}: its schema cannot be sent to Spark's processes: {error}",
+            hint="define the model at the top of a module or script, not in a function",
+        ) from error
 
 
 def _build(

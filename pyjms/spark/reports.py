@@ -38,6 +38,12 @@ from pyjms.spark.events import (
 logger: Final = get_logger(__name__)
 
 _SUMMARY_INTERVAL: Final = 30.0
+_LEVELS: Final[Mapping[type[events.PipelineEvent], int]] = {
+    events.BatchFinished: logging.DEBUG,
+    events.PipelineRestarting: logging.WARNING,
+    events.PipelineFailed: logging.ERROR,
+}
+"""The levels of events; others have INFO."""
 
 
 @dataclass(slots=True)
@@ -58,45 +64,18 @@ class PipelineLog:
 
     def on_event(self, event: events.PipelineEvent) -> None:
         """Process an event."""
+        level = _LEVELS.get(type(event), logging.INFO)
+        if isinstance(event, events.PipelineDrained) and not event.is_clean:
+            level = logging.WARNING
         match event:
-            case events.PipelinesReady():
-                logger.info(
-                    "Spark %s on %s runs %s; web UI: %s",
-                    event.spark,
-                    event.master,
-                    ", ".join(event.pipelines),
-                    event.ui or "off (spark.ui.enabled)",
-                )
-            case events.PipelineStarted():
-                logger.info(
-                    "Pipeline %s started: %s -> %s, checkpoint %s",
-                    event.pipeline,
-                    event.source,
-                    event.sink,
-                    event.checkpoint,
-                )
-            case events.BatchFinished():
-                self._batch(event)
             case events.PipelinePulse():
                 self._summary(event.pipeline)
-            case events.PipelineRestarting():
-                logger.warning(
-                    "Pipeline %s failed, restart %d in %.1f s: %s",
-                    event.pipeline,
-                    event.attempt,
-                    event.delay,
-                    event.reason,
-                )
-            case events.PipelineFailed():
-                logger.error("Pipeline %s failed for good: %s", event.pipeline, event.reason)
-            case events.PipelineDrained():
-                self._log_drained(event)
-            case events.PipelineDone():
-                logger.info(
-                    "Pipeline %s has processed everything that was available", event.pipeline
-                )
             case events.PipelineStopped():
                 self._summary(event.pipeline, last=True)
+            case _ if logger.isEnabledFor(level):
+                logger.log(level, "%s", event)
+        if isinstance(event, events.BatchFinished):
+            self._batch(event)
 
     def _batch(self, event: events.BatchFinished) -> None:
         total = self._sums.setdefault(event.pipeline, _Totals(_clock.now()))
@@ -105,17 +84,6 @@ class PipelineLog:
         total.dead_letters += event.dead_letters
         total.seconds += event.seconds
         total.backlog = event.backlog
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug(
-                "Pipeline %s: batch %d, %d messages in %.2f s (%s), %d dead letters, %s",
-                event.pipeline,
-                event.batch,
-                event.rows,
-                event.seconds,
-                ", ".join(f"{name} {seconds:.2f}" for name, seconds in event.phases.items()),
-                event.dead_letters,
-                _waiting(event.backlog),
-            )
         self._summary(event.pipeline)
 
     def _summary(self, pipeline: str, *, last: bool = False) -> None:
@@ -130,30 +98,8 @@ class PipelineLog:
             total.batches,
             total.seconds,
             total.dead_letters,
-            _waiting(total.backlog),
+            events.backlog_text(total.backlog),
         )
-
-    @staticmethod
-    def _log_drained(event: events.PipelineDrained) -> None:
-        if event.is_clean:
-            logger.info("Pipeline %s drained in %.1f s", event.pipeline, event.seconds)
-        elif event.failure:
-            logger.warning(
-                "Pipeline %s failed while draining: %s; its batch runs again with the next start",
-                event.pipeline,
-                event.failure,
-            )
-        else:
-            logger.warning(
-                "Pipeline %s was stopped during a batch after %.1f s (spark.drain_timeout); "
-                "the batch runs again with the next start",
-                event.pipeline,
-                event.seconds,
-            )
-
-
-def _waiting(backlog: int | None) -> str:
-    return "backlog unknown" if backlog is None else f"{backlog} waiting"
 
 
 STATUS_FILE: Final = "pyjms-status.json"
@@ -184,6 +130,8 @@ class PipelineStatus:
     rows_per_second: float = 0.0
     """In the last batch."""
     backlog: int | None = None
+    oldest: int | None = None
+    """When the oldest message of the backlog was sent."""
     dead_letters: int = 0
     restarts: int = 0
     offset: Mapping[str, int] = field(default_factory=dict)
@@ -259,11 +207,13 @@ def _update(status: PipelineStatus, event: events.PipelineEvent, now: int) -> Pi
                 "rows": status.rows + event.rows,
                 "rows_per_second": round(event.rows_per_second, 1),
                 "backlog": event.backlog,
+                "oldest": event.oldest,
                 "dead_letters": status.dead_letters + event.dead_letters,
                 "offset": {**status.offset, **event.offset},
             }
         case events.PipelinePulse():
-            changes |= {"backlog": event.backlog if event.backlog is not None else status.backlog}
+            if event.backlog is not None:
+                changes |= {"backlog": event.backlog, "oldest": event.oldest}
         case events.PipelineRestarting():
             changes |= {"state": "restarting", "reason": event.reason}
         case events.PipelineFailed():

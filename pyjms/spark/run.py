@@ -35,11 +35,11 @@ Invariants:
 - Draining stops the sources first, through the drain flag, which the runner sets; the query is
   stopped when no batch is in progress. So a clean stop leaves no open batch. After `drain_timeout`
   the batch in progress is killed and runs again with the next start.
-- Spark reports batches late, so the end of a query may overtake the report of its last batch: the
-  supervisor reads the recent progress once more after the end. Batches are counted by number, so a
-  repeated report is counted once.
-- A query may end at any moment: `_wait_for_end` returns the reason, and failures of other calls
-  because it has ended are ignored.
+- What happens is told by Spark's listener (`listener`): batches, idleness, and the end, which it
+  tells after the last batch. The reason of the end is what `awaitTermination` raises, also when all
+  of Spark has ended, which no listener tells; the supervisor then waits for the listener's last
+  report. Batches are counted by number, so a repeated report is counted once.
+- A query may end at any moment: failures of other calls because it has ended are ignored.
 - Spark ends a query at any error, with the Python traceback in its text. Such a text may contain
   values of messages, so only texts of pyjms and the names of errors become part of a reason, which
   is shown in the status.
@@ -96,7 +96,6 @@ from pyjms.support.embedded_broker import embedded_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 logger: Final = get_logger(__name__)
@@ -300,6 +299,8 @@ _SHORT_TRIGGER: Final = 2.0
 """With a trigger interval up to this many seconds, a stop waits for one more trigger, which finds
 no new data and makes the source trim the finished messages; otherwise the next start trims them."""
 _POLL_INTERVAL: Final = 0.05
+_LAST_REPORT_TIMEOUT: Final = 5.0
+"""Seconds to wait for the listener's last report, which Spark drops if it has too many."""
 _START_POLL_INTERVAL: Final = 0.5
 _IDLE: Final = ("Waiting", "Stopped", "Terminated")
 """What the status of a query begins with when it has no batch to finish."""
@@ -360,7 +361,12 @@ class Supervisor:
         self._restart_count = 0
         self._last_batch = -1
         self._rows = 0
+        self._waiting = events.Waiting()
         self._query: StreamingQuery | None = None
+        self._query_id: str | None = None
+        self._ended_ids: set[str] = set()
+        self._has_ended = anyio.Event()
+        self._is_idle = self._has_reported = False
         self._restarts = Restarts(settings.restart, checkpoint)
 
     def stop(self) -> None:
@@ -391,22 +397,33 @@ class Supervisor:
             tasks.cancel_scope.cancel()
         self._notify(events.PipelineStopped(self._name))
 
-    def on_progress(self, progress: StreamingQueryProgress) -> None:
-        """Process Spark's report of a batch; the same report may come twice."""
-        if progress.batchId <= self._last_batch:
-            return
-        event = events.batch_event(self._name, progress)
-        if not event.phases.get("addBatch") and not event.rows:
-            return  # a trigger without new data
-        self._last_batch = progress.batchId
+    def on_batch(self, event: events.BatchFinished) -> None:
+        """Process Spark's report of a batch, which may come twice. Call it on the loop."""
+        self._has_reported = True
+        self._waiting = events.Waiting(event.backlog, event.oldest)
+        if event.batch <= self._last_batch or not (event.phases.get("addBatch") or event.rows):
+            return  # known, or a trigger without new data
+        self._last_batch = event.batch
         self._rows += event.rows
         self._restarts.reset()
         self._notify(event)
+
+    def on_idle(self, query_id: str) -> None:
+        """Process Spark's report that a query has nothing to do. Call it on the loop."""
+        if query_id == self._query_id:
+            self._has_reported = self._is_idle = True
+
+    def on_end(self, query_id: str) -> None:
+        """Process Spark's report that a query has ended. Call it on the loop."""
+        self._ended_ids.add(query_id)
+        if query_id == self._query_id:
+            self._has_ended.set()
 
     async def _attempt(self) -> Failure | None:
         """Run the query until it ends; return its failure, unless it was being stopped."""
         if self._stopping.is_set():
             return None
+        self._ended_ids.clear()
         try:
             query = await self._in_thread(lambda: self._start(self._pipeline))
         except Exception as error:
@@ -421,18 +438,22 @@ class Supervisor:
                 self._restart_count,
             )
         )
-        self._query, started = query, _clock.now()
+        self._query, self._query_id, started = query, str(query.id), _clock.now()
+        self._has_ended, self._has_reported = anyio.Event(), False
+        if self._query_id in self._ended_ids:  # it has ended before its start has returned
+            self._has_ended.set()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._drain_on_request, query)
             tasks.start_soon(self._report_start, query)
             failure = await self._in_thread(lambda: _wait_for_end(query))
             tasks.cancel_scope.cancel()
         self._query = None
-        recent = await self._recent_progress(query)
-        for progress in recent:
-            self.on_progress(progress)
-        # an idle query has progress; one that never reached its broker has none
-        if recent and _clock.now() - started >= _HEALTHY_AFTER:
+        if failure is None or failure.kind is not FailureKind.SPARK_ENDED:
+            with _clock.timeout(_LAST_REPORT_TIMEOUT):
+                await self._has_ended.wait()
+        self._query_id, self._waiting = None, events.Waiting()
+        # an idle query has reported; one that never reached its broker has not
+        if self._has_reported and _clock.now() - started >= _HEALTHY_AFTER:
             self._restarts.reset()
         if self._stop_requested is not None:
             await self._report_drained(failure, self._stop_requested)
@@ -459,14 +480,12 @@ class Supervisor:
         """Report every ten seconds that the pipeline is alive, between restarts too."""
         while True:
             await _clock.sleep(_PULSE_INTERVAL)
-            recent = [] if self._query is None else await self._recent_progress(self._query)
+            query, is_idle, self._is_idle = self._query, self._is_idle, False
+            if is_idle and query is not None:  # such a report has no numbers
+                last = await self._ask(lambda q=query: q.lastProgress, None)  # type: ignore[misc]
+                self._waiting = events.waiting_of(last)
             rows, self._rows = self._rows, 0
-            backlog = events.backlog_of(recent[-1]) if recent else None
-            self._notify(events.PipelinePulse(self._name, rows, backlog))
-
-    async def _recent_progress(self, query: StreamingQuery) -> list[StreamingQueryProgress]:
-        """Return the query's recent progress, up to a hundred entries."""
-        return await self._ask(lambda: list(query.recentProgress), [])
+            self._notify(events.PipelinePulse(self._name, rows, *self._waiting))
 
     async def _ask(self, call: Callable[[], T], default: T) -> T:
         """Call a method of a query in a thread; return `default` if the query has ended."""
@@ -674,7 +693,9 @@ class PipelineRunner:
             aot_cache=settings.aot_cache,
             linked_home=settings.linked_home,
         )
-        self._listener = _make_listener(self._on_progress)
+        from pyjms.spark.listener import JmsQueryListener
+
+        self._listener = JmsQueryListener(self._on_batch, self._on_idle, self._on_end)
         spark.streams.addListener(self._listener)
         return spark
 
@@ -733,14 +754,9 @@ class PipelineRunner:
             ConfigurationException: the pipeline cannot run.
         """
         from pyjms.spark.query import start_query
-        from pyjms.spark.source import JmsDataSource
 
         make_session_active(spark)  # Spark looks for Python data sources there
         with self._starting_query:
-            # A starting stream writes to variables of its format without a lock, and two at the
-            # same time break the format for the session ("Illegal size 5 of collection"). So each
-            # query gets a separate registration.
-            spark.dataSource.register(JmsDataSource)
             query: StreamingQuery = start_query(spark, pipeline, location, once=once)
         return query
 
@@ -752,12 +768,24 @@ class PipelineRunner:
             for supervisor in self._supervisors.values():
                 supervisor.stop()
 
-    def _on_progress(self, progress: StreamingQueryProgress) -> None:
+    def _on_batch(self, event: events.BatchFinished) -> None:
+        supervisor = self._supervisors.get(event.pipeline)
+        if supervisor is not None:
+            self._tell(partial(supervisor.on_batch, event))
+
+    def _on_idle(self, query_id: str) -> None:
+        for supervisor in self._supervisors.values():
+            self._tell(partial(supervisor.on_idle, query_id))
+
+    def _on_end(self, query_id: str) -> None:
+        for supervisor in self._supervisors.values():
+            self._tell(partial(supervisor.on_end, query_id))
+
+    def _tell(self, call: Callable[[], None]) -> None:
         """Pass a report from Spark's thread to the loop."""
-        supervisor = self._supervisors.get(progress.name or "")
         loop = self._loop
-        if loop is not None and supervisor is not None:
-            loop.call_soon(partial(supervisor.on_progress, progress))
+        if loop is not None:
+            loop.call_soon(call)
 
     def _notify(self, event: events.PipelineEvent) -> None:
         events.notify(self._listeners, event)
@@ -781,29 +809,3 @@ async def running_embedded_broker() -> AsyncIterator[str]:
     finally:
         with anyio.CancelScope(shield=True):
             await broker.stop()
-
-
-def _make_listener(on_progress: Callable[[StreamingQueryProgress], None]) -> Any:
-    """Return a listener by which Spark reports each batch, in one of its threads."""
-    from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
-        QueryProgressEvent,
-        QueryStartedEvent,
-        QueryTerminatedEvent,
-        StreamingQueryListener,
-    )
-
-    class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: QueryStartedEvent) -> None:
-            """Ignore it: the caller that started the query knows."""
-
-        def onQueryProgress(self, event: QueryProgressEvent) -> None:
-            on_progress(event.progress)
-
-        def onQueryIdle(self, event: QueryIdleEvent) -> None:
-            """Ignore it: there is no batch."""
-
-        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-            """Ignore it: the supervisor waits for the end."""
-
-    return Listener()

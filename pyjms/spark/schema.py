@@ -4,7 +4,8 @@ The source's `read` is Python already, so a body is parsed once, there, with all
 do: validators, patterns, strictness, aliases. The columns are the model's fields by name. A schema
 in Spark's DDL becomes a model, too; numbers are given to it as they were written, so that a DECIMAL
 or STRING keeps its digits. A value that its column cannot hold (an int beyond 64 bits, a decimal
-with more digits) makes the message invalid, like one that the model rejects.
+with more digits) makes the message invalid, like one that the model rejects. Types that JSON has no
+form for (intervals, CHAR(n) ...) are refused.
 
 A reason never contains a part of the message's body if the pipeline stops at invalid messages, as
 it then becomes part of the status; in a dead letter it may contain what a validator says. Needs no
@@ -17,8 +18,9 @@ import enum
 import importlib
 import json
 import types
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import (
@@ -56,6 +58,9 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    TimeType,
+    VariantType,
+    VariantVal,
 )
 
 from pyjms.errors import ConfigurationException
@@ -245,6 +250,37 @@ _KINDS: Final[dict[Any, Kind]] = {
     date: Kind(DateType(), _same),
     UUID: Kind(StringType(), str),
 }
+
+
+class _Number(str):
+    """A number of a JSON text, as it was written."""
+
+    __slots__ = ()
+
+
+def _base64(value: Any) -> bytes:
+    if not isinstance(value, str) or isinstance(value, _Number):
+        raise ValueError("the value is not a text in Base64")  # noqa: TRY004 - a reason like others
+    return b64decode(value, validate=True)
+
+
+def _variant(value: Any) -> dict[str, bytes]:
+    made = VariantVal.parseJson(_json_text(value))
+    return {"value": made.value, "metadata": made.metadata}
+
+
+def _json_text(value: Any) -> str:
+    """Return a value as JSON, with numbers as they were written."""
+    match value:
+        case _Number():
+            return value
+        case dict():
+            return f"{{{','.join(f'{json.dumps(k)}:{_json_text(v)}' for k, v in value.items())}}}"
+        case list():
+            return f"[{','.join(map(_json_text, value))}]"
+    return json.dumps(value)
+
+
 _OF_TYPES: Final[dict[type[DataType], tuple[Any, Convert]]] = {
     StringType: (str, _same),
     BooleanType: (bool, _same),
@@ -257,18 +293,29 @@ _OF_TYPES: Final[dict[type[DataType], tuple[Any, Convert]]] = {
     DateType: (date, _same),
     TimestampType: (datetime, _instant),
     TimestampNTZType: (datetime, _local),
+    TimeType: (time, _same),
+    BinaryType: (Any, _base64),
+    VariantType: (Any, _variant),
 }
 """The type of a model's field for a Spark type."""
 
 
 def ddl_model(schema: StructType) -> tuple[type[BaseModel], list[Column]]:
-    """Return a model for columns, and the columns; those that only Spark reads are left out."""
+    """Return a model for columns, and the columns.
+
+    Raises:
+        ConfigurationException: a column has a type that no body can have.
+    """
     fields: dict[str, Any] = {}
     columns = []
     for number, column in enumerate(schema):
-        if is_native(column.dataType):
-            continue
-        annotation, kind = _of_type(column.dataType)
+        try:
+            annotation, kind = _of_type(column.dataType)
+        except LookupError:
+            raise ConfigurationException(
+                f"schema: {column.name} is {column.dataType.simpleString()}, which no body can be",
+                hint="write STRING, and cast it in the pipeline",
+            ) from None
         attribute = f"f{number}"
         default = ... if not column.nullable else None
         optional = annotation if not column.nullable else annotation | None
@@ -277,20 +324,12 @@ def ddl_model(schema: StructType) -> tuple[type[BaseModel], list[Column]]:
     return create_model("Columns", **fields), columns
 
 
-def is_native(kind: DataType) -> bool:
-    """Return whether a type is read by Spark itself: VARIANT, BINARY, intervals ..."""
-    match kind:
-        case StructType():
-            return any(is_native(field.dataType) for field in kind)
-        case ArrayType():
-            return is_native(kind.elementType)
-        case MapType():
-            return not isinstance(kind.keyType, StringType) or is_native(kind.valueType)
-    return not isinstance(kind, (DecimalType, *_OF_TYPES))
-
-
 def _of_type(kind: DataType) -> tuple[Any, Kind]:
-    """Return the type of a model's field for a Spark type, and its kind."""
+    """Return the type of a model's field for a Spark type, and its kind.
+
+    Raises:
+        LookupError: bodies cannot have that type.
+    """
     match kind:
         case StructType():
             model, columns = ddl_model(kind)
@@ -299,22 +338,16 @@ def _of_type(kind: DataType) -> tuple[Any, Kind]:
             annotation, item = _of_type(kind.elementType)
             optional = annotation | None if kind.containsNull else annotation
             return list[optional], Kind(kind, partial(_list, item.convert))  # type: ignore[valid-type]
-        case MapType():
+        case MapType(keyType=StringType()):
             annotation, value = _of_type(kind.valueType)
             optional = annotation | None if kind.valueContainsNull else annotation
             return dict[str, optional], Kind(kind, partial(_pairs, value.convert))  # type: ignore[valid-type]
         case DecimalType():
             return Decimal, Kind(kind, partial(_decimal, kind.precision, kind.scale))
-    annotation, convert = next(
-        found for type_, found in _OF_TYPES.items() if isinstance(kind, type_)
-    )
-    return annotation, Kind(kind, convert)
-
-
-class _Number(str):
-    """A number of a JSON text, as it was written."""
-
-    __slots__ = ()
+    for type_, (annotation, convert) in _OF_TYPES.items():
+        if isinstance(kind, type_):
+            return annotation, Kind(kind, convert)
+    raise LookupError(kind)
 
 
 def _number(text: str) -> str:
@@ -329,39 +362,33 @@ def encode_schema(columns: StructType, model: type[BaseModel] | None, *, is_quie
 
     `model`: None for columns of DDL. It is named and not pickled: whoever may set options, in SQL
     too, must not be able to run code by them. `is_quiet`: reasons do not quote validators.
-
-    Raises:
-        ConfigurationException: other processes cannot import the model.
     """
-    name = None
-    if model is not None:
-        name = f"{model.__module__}:{model.__qualname__}"
-        if model.__module__ == "__main__" or "<" in model.__qualname__:
-            raise ConfigurationException(
-                f"Schema {model.__name__} is defined in {name}, which Spark's processes cannot "
-                "import",
-                hint="define it at the top of a module",
-            )
+    name = None if model is None else model_name(model)
     return json.dumps({"columns": columns.jsonValue(), "model": name, "quiet": is_quiet})
+
+
+def model_name(model: type[BaseModel]) -> str:
+    """Return the name by which processes import a model, or find it among those they are given."""
+    return f"{model.__module__}:{model.__qualname__}"
+
+
+def can_be_imported(model: type[BaseModel]) -> bool:
+    """Return whether other processes can import a model: not that of a script or a function."""
+    return model.__module__ != "__main__" and "<" not in model.__qualname__
 
 
 def added_columns(encoded: str) -> StructType:
     """Return the columns VALUE and REASON for the text of `encode_schema`."""
-    given = json.loads(encoded)
-    is_exact = given["model"] is None
-    columns = StructType([
-        StructField(f.name, f.dataType)
-        for f in StructType.fromJson(given["columns"])
-        if not (is_exact and is_native(f.dataType))
-    ])  # fmt: skip
+    found = StructType.fromJson(json.loads(encoded)["columns"])
+    columns = StructType([StructField(field.name, field.dataType) for field in found])
     return StructType().add(VALUE, columns).add(REASON, StringType())
 
 
 class BodyReader:
     """Reads bodies by a schema. Used by one process."""
 
-    def __init__(self, encoded: str) -> None:
-        """Prepare for the text of `encode_schema`.
+    def __init__(self, encoded: str, models: Iterable[type[BaseModel]] = ()) -> None:
+        """Prepare for the text of `encode_schema`; its model is one of these, or imported.
 
         Raises:
             ConfigurationException: the model's module cannot be imported in this process.
@@ -373,7 +400,8 @@ class BodyReader:
         if self._is_exact:
             self._model, columns = ddl_model(StructType.fromJson(given["columns"]))
         else:
-            self._model = _import_model(given["model"])
+            known = {model_name(model): model for model in models}
+            self._model = known.get(given["model"]) or _import_model(given["model"])
             columns = model_columns(self._model)
         self._convert = _struct(columns).convert
 
@@ -442,9 +470,9 @@ class BodyReader:
 
 
 @lru_cache(maxsize=16)
-def body_reader(encoded: str) -> BodyReader:
-    """Return this process's reader for the text of `encode_schema`."""
-    return BodyReader(encoded)
+def body_reader(encoded: str, models: tuple[type[BaseModel], ...] = ()) -> BodyReader:
+    """Return this process's reader for the text of `encode_schema`; see `BodyReader`."""
+    return BodyReader(encoded, models)
 
 
 def _import_model(name: str) -> type[BaseModel]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -30,16 +30,11 @@ from pyjms.jms.message import Message
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.spark.connections import discard_connection, new_session, retry_while_lost, run_blocking
-from pyjms.spark.offsets import split_evenly
+from pyjms.spark.offsets import is_several, split_evenly
 from pyjms.spark.options import BODY_SCHEMA, EARLIEST, LATEST, JmsOptions, check_names, read_options
 from pyjms.spark.outgoing import message_schema
-from pyjms.spark.ranges import (
-    RangePartition,
-    RangeStreamReader,
-    ranges_client,
-    read_range,
-    supports_ranges,
-)
+from pyjms.spark.range_stream import RangeStreamReader, find_queues
+from pyjms.spark.ranges import RangePartition, ranges_client, read_range, supports_ranges
 from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_schema, message_batch, new_columns
 from pyjms.spark.sink import JmsBatchWriter, JmsStreamWriter, check_sink
 from pyjms.spark.spool import RowsPartition, SpoolStreamReader, read_rows, spool_id
@@ -47,6 +42,7 @@ from pyjms.wire.openwire.message_columns import MessageColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pydantic import BaseModel
 
 
 logger: Final = get_logger(__name__)
@@ -62,6 +58,9 @@ _ADVISORIES_TIMEOUT: Final = 5.0
 
 class JmsDataSource(datasource.DataSource):
     """The destinations of an OpenWire broker, for Spark."""
+
+    models: ClassVar[tuple[type[BaseModel], ...]] = ()
+    """Schemas of bodies that Spark's processes cannot import: `with_models`."""
 
     @classmethod
     def name(cls) -> str:
@@ -82,7 +81,7 @@ class JmsDataSource(datasource.DataSource):
         return RangeReader(options) if options.mode == "ranges" else BrowseReader(options)
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:
-        return JmsStreamReader(read_options(self.options, "stream"))
+        return JmsStreamReader(read_options(self.options, "stream"), self.models)
 
     def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceWriter:
         options = read_options(self.options, "sink")
@@ -103,11 +102,24 @@ class JmsDataSource(datasource.DataSource):
         return JmsStreamWriter(options, schema)
 
 
-class JmsStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a queue or a durable subscription, by ranges or through a spool."""
+def with_models(models: tuple[type[BaseModel], ...]) -> type[JmsDataSource]:
+    """Return the format with models of a script, a notebook or a function, for `register`.
 
-    def __init__(self, options: JmsOptions) -> None:
+    Spark sends a registered class to its processes, and by value what they cannot import. Only who
+    runs Python in the driver can do that; options, which SQL sets too, carry no code.
+    """
+    if not models:
+        return JmsDataSource
+    # a class of no module is one that is sent by value
+    return type("JmsDataSource", (JmsDataSource,), {"__module__": "__main__", "models": models})
+
+
+class JmsStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads queues or a durable subscription, by ranges or through a spool."""
+
+    def __init__(self, options: JmsOptions, models: tuple[type[BaseModel], ...] = ()) -> None:
         self._options = options
+        self._models = models
         self._reader: _Reader | None = None
         self._is_available_now = False
         reason = _why_spool(options)
@@ -148,7 +160,7 @@ class JmsStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailabl
             return rows
         from pyjms.spark.schema import body_reader  # most queries have none
 
-        return body_reader(encoded).read(rows)
+        return body_reader(encoded, self._models).read(rows)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._open(end).commit(end)
@@ -206,8 +218,6 @@ def _why_spool(options: JmsOptions) -> str | None:
         return None
     if any(one.is_topic for one in target.composite_destinations):
         return f"{target} is a topic, which has no ranges"
-    if target.is_composite or target.composite_destinations[0].is_pattern:
-        return f"{target} names several queues, and ranges are those of a single one"
     return "mode=spool was set" if options.mode == "spool" else None
 
 
@@ -313,22 +323,17 @@ class RangeReader(_BatchReader):
 
     def __init__(self, options: JmsOptions) -> None:
         super().__init__(options)
-        queues = options.target.composite_destinations
-        if any(queue.is_pattern for queue in queues):
-            raise ConfigurationException(
-                f"jms: {options.target} cannot be read by ranges: a pattern has no numbers",
-                hint="name the queues, separated by commas, or leave mode out to browse",
-            )
         is_numbered = options.starting_offset.isdigit() or options.ending_offset.isdigit()
-        if len(queues) > 1 and is_numbered:
+        if is_several(options.target) and is_numbered:
             raise ConfigurationException(
-                "jms: startingOffset and endingOffset are numbers of a single queue, but "
-                f"{options.target} names {len(queues)}",
+                "jms: startingOffset and endingOffset are numbers of a single queue, but the "
+                f"destination is {options.target}",
                 hint="read one at a time, or use startingTimestamp and endingTimestamp",
             )
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [part for queue in self._queues() for part in self._partitions(queue.physical_name)]
+        queues = run_blocking(retry_while_lost, find_queues, self._options, self._queues())
+        return [part for queue in queues for part in self._partitions(queue.physical_name)]
 
     def _partitions(self, queue: str) -> Iterator[InputPartition]:
         options = self._options

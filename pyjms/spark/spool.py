@@ -598,6 +598,8 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._now: int | None = None  # AvailableNow: the time of its start, in ms
         self._has_pulled = False
         self._done = False
+        self._end = 0  # the end that was returned last
+        self._since = _clock.now()  # the time of the last batch
 
     def initialOffset(self) -> dict[str, Any]:
         spool = self._open()
@@ -619,20 +621,31 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             spool.skip_to(begun.seq)
         if self._options.ack_on == "finished":
             self._delete_finished(begun.seq)
+        self._end = begun.seq
         if is_draining():
             return start
+        options, most = self._options, batch_limit(limit, self._options)
+        is_late = _clock.now() - self._since >= options.max_trigger_delay
+        least = 1 if is_late or self._now is not None else options.min_messages_per_trigger
+        number = spool.end - begun.seq
+        if number < least and not self._done:
+            self._pull(most._replace(rows=max(1, most.rows - number)))
+        if spool.end - begun.seq < least:
+            return start
         waiting = [segment for segment in spool.segments if segment.end > begun.seq]
-        if waiting:
-            return begun._replace(
-                seq=_end_within(waiting, begun.seq, batch_limit(limit, self._options))
-            ).to_json()
-        if not self._done:
-            self._pull(limit)
-        return begun._replace(seq=spool.end).to_json()
+        self._since, self._end = _clock.now(), _end_within(waiting, begun.seq, most)
+        return begun._replace(seq=self._end).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return None: the number of messages on the broker is unknown."""
-        return None
+        """Return the end of the spool, and how many rows beyond the batch it has.
+
+        The number of messages on the broker is unknown to a client.
+        """
+        spool = self._spool
+        if spool is None:
+            return None
+        offset = Offset(self._queue, spool.id, spool.end).to_json()
+        return {**offset, "spooled": spool.end - self._end}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         spool = self._open()
@@ -703,13 +716,13 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return offset
 
-    def _pull(self, limit: ReadLimit) -> None:
+    def _pull(self, limit: BatchLimit) -> None:
         assert self._puller is not None
         timeout = self._options.poll_timeout
         if self._now is not None:
             timeout = _NEXT_TIMEOUT_NOW if self._has_pulled else _FIRST_TIMEOUT_NOW
         self._has_pulled = True
-        pull = run_blocking(self._puller.pull, batch_limit(limit, self._options), timeout)
+        pull = run_blocking(self._puller.pull, limit, timeout)
         if self._now is not None:
             self._done = pull.empty or pull.newest > self._now
 

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.types import StructType
 
 from pyjms.settings import load_settings
@@ -106,7 +107,7 @@ class Frame:
 
 def test_the_writes_of_the_formats_have_options_and_columns_that_are_known() -> None:
     spark = Frame()
-    exec(compile(block("writeStream"), "formats.py", "exec"), {"spark": spark})
+    exec(compile(block("createDataFrame"), "formats.py", "exec"), {"spark": spark})
     batch, source, stream = spark.ends
     assert {end.kind for end in spark.ends} == {"jms"}
     assert read_options(source.given, "stream").destination == "orders"
@@ -173,5 +174,14 @@ def test_the_parts_of_a_checkpoint_are_those_that_may_not_change() -> None:
     assert may.isdisjoint(parts)
 
 
+def test_the_listener_is_one() -> None:
+    class Streams:
+        def addListener(self, listener: object) -> None:
+            assert isinstance(listener, StreamingQueryListener)
+
+    spark = types.SimpleNamespace(streams=Streams())
+    exec(compile(block("JmsQueryListener"), "listener.py", "exec"), {"spark": spark})
+
+
 def test_every_python_block_is_run_here() -> None:
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 5  # tests/integration/spark/test_cluster.py has the fifth

@@ -381,6 +381,37 @@ async def test_looking_takes_nothing_and_needs_no_lease(make_broker: MakeBroker,
     assert (await reader.ask("range", from_=1, to=2))["code"] == "bad_request"
 
 
+async def test_one_request_waits_for_several_queues(make_broker: MakeBroker) -> None:
+    broker = await make_broker("memory")
+    reader = await broker.client()
+    one = await reader.ask("lease", queue="IN", owner="q")
+    other = await reader.ask("lease", queue="OTHER", owner="q")
+    more = [[other["token"], other["next"]]]
+    await reader.send("stat", token=one["token"], gt=one["next"], wait=30, more=more)
+    await broker.send("OTHER", "a")
+    await broker.send("OTHER", "b")
+    found = json.loads(present(text_of(await reader.answer(10))))
+    assert found["next"] == one["next"]
+    assert [state["next"] > other["next"] for state in found["more"]] == [True]
+    more.append(["0" * 32, 0])
+    assert (await reader.ask("stat", token=one["token"], more=more))["code"] == "unknown_token"
+
+
+async def test_queues_are_found_by_a_pattern(make_broker: MakeBroker) -> None:
+    broker = await make_broker("memory")
+    for queue in ("orders.new", "orders.old.1", "other", "PyJMS.Stage.q"):
+        await broker.send(queue, "a")
+    reader = await broker.client()
+    for pattern, queues in (
+        ("orders.>", ["orders.new", "orders.old.1"]),
+        ("orders.*,other", ["orders.new", "other"]),
+        (">", ["orders.new", "orders.old.1", "other"]),
+        ("PyJMS.>", ["PyJMS.Stage.q"]),
+        ("nothing.>", []),
+    ):
+        assert await reader.ask("find", pattern=pattern) == {"queues": queues}
+
+
 async def test_wrong_requests_are_answered(make_broker: MakeBroker) -> None:
     broker = await make_broker("memory")
     reader = await broker.client()
@@ -394,6 +425,11 @@ async def test_wrong_requests_are_answered(make_broker: MakeBroker) -> None:
         ("lease", {"queue": "IN", "owner": "q", "token": "short"}),
         ("range", {"token": "t", "to": 3}),
         ("trim", {"token": "t", "to": True}),
+        ("stat", {"token": "t", "more": {"t": 1}}),
+        ("stat", {"token": "t", "more": [["t"]]}),
+        ("stat", {"token": "t", "more": [["t", "1"]]}),
+        ("find", {"pattern": 3}),
+        ("find", {"pattern": " "}),
     ):
         answer = await reader.ask(op, **fields)
         assert answer["code"] == "bad_request", (op, fields)

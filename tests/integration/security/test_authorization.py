@@ -337,6 +337,8 @@ async def test_range_requests_read_only_what_their_user_may_read(secured: StartS
             text = f"User r is not authorized to read from: queue://{name}"
             answered = await answer()
             assert answered.get("error") == (None if allowed else text), answered
+        await ask(RANGES, {"op": "find", "pattern": ">"}, reply)
+        assert await answer() == {"queues": ["orders"]}
         for to in (RANGES, Queue("PyJMS.Ranges,orders")):
             with pytest.raises(JMSSecurityException, match="write to: queue://secret"):
                 await ask(to, {"op": "look", "queue": "orders"}, Queue("secret"))

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyspark
 import pytest
@@ -28,6 +30,7 @@ from tests.kit.spark.runs import RunDriver
 pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group(SPARK_CLUSTER)]
 LOCAL_CLUSTER = "local-cluster[2,1,600]"
 DEPLOY = "org.apache.spark.deploy"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark-operation.md"
 EPOCH = {"mode": "ranges", "sink": "epoch", "shuffle": "yes"}
 KILLS = [
     pytest.param("ids", "after range", "executor"),
@@ -39,9 +42,16 @@ KILLS = [
 ]
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
-    """A master and two workers, started from the pip package; the master's URL."""
+class Cluster(NamedTuple):
+    """A master and two workers, started from the pip package, and their folder."""
+
+    url: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("cluster")
     java = find_java("auto").path
     env = {**os.environ, "JAVA_HOME": str(java), "SPARK_LOCAL_IP": "127.0.0.1"}
     env |= {"SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -49,7 +59,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
 
     def start(name: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
-        log = tmp_path / f"{name}.log"
+        log = folder / f"{name}.log"
         with log.open("wb") as file:
             child = subprocess.Popen(
                 [spark_class, *arguments], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env
@@ -64,11 +74,11 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         said = wait_for(child, log, "I have been elected leader")
         url = next(word for word in said.split() if word.startswith("spark://"))
         worker = (f"{DEPLOY}.worker.Worker", "--host", "127.0.0.1", "--cores", "1")
-        size = ("--memory", "700M", "--webui-port", "0", "--work-dir", str(tmp_path / "work"))
+        size = ("--memory", "700M", "--webui-port", "0", "--work-dir", str(folder / "work"))
         workers = [start(f"worker{n}", *worker, *size, url) for n in (1, 2)]
         for child, log in workers:
             wait_for(child, log, "Successfully registered with master")
-        yield url
+        yield Cluster(url, folder)
     finally:
         for child in children:
             child.terminate()
@@ -118,18 +128,48 @@ def no_litter() -> Iterator[None]:
 
 
 def test_a_cluster_of_two_workers_loses_an_executor(
-    broker: SparkBroker, cluster: str, run_in: Callable[..., tuple[int, int]], kills: ModuleType
+    broker: SparkBroker, cluster: Cluster, run_in: Callable[..., tuple[int, int]], kills: ModuleType
 ) -> None:
     broker.killer.arm("after range", 3, kills.executor)
-    assert run_in(cluster, **EPOCH, rows="100") == (0, 0)
+    assert run_in(cluster.url, **EPOCH, rows="100") == (0, 0)
+
+
+def test_the_line_of_spark_submit_in_the_documentation_runs_its_program(
+    broker: SparkBroker, cluster: Cluster, tmp_path: Path
+) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    (program,) = [
+        text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "upper" in text
+    ]
+    program = program.replace("tcp://localhost:61616", broker.url).replace("/data", str(tmp_path))
+    (tmp_path / "app.py").write_text(program)
+    (line,) = re.findall(r"^    spark-submit (.* app\.py)$", page, re.MULTILINE)
+    options = shlex.split(line.replace("spark://127.0.0.1:7077", cluster.url))
+    broker.send("orders", ["a", "b"])
+    env = {**os.environ, "JAVA_HOME": str(find_java().path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), *options],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**env, "PYSPARK_PYTHON": sys.executable},
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert broker.texts("upper") == ["A", "B"]
+    assert broker.count("orders") == 0
 
 
 @pytest.mark.nightly
 def test_both_workers_of_a_cluster_work_and_only_the_master_differs(
-    broker: SparkBroker, cluster: str, run_in: Callable[..., tuple[int, int]], tmp_path: Path
+    broker: SparkBroker, cluster: Cluster, run_in: Callable[..., tuple[int, int]]
 ) -> None:
-    assert run_in(cluster, **EPOCH) == (0, 0)
-    used = {path.parent.name for path in (tmp_path / "work").glob("app-*/*/stderr")}
+    before = set(cluster.folder.glob("work/app-*"))
+    assert run_in(cluster.url, **EPOCH) == (0, 0)
+    (app,) = set(cluster.folder.glob("work/app-*")) - before
+    used = {path.parent.name for path in app.glob("*/stderr")}
     assert used == {"0", "1"}
 
 

@@ -13,21 +13,18 @@ ARGUMENTS = {
     "ARRAY": "<INT>",
     "MAP": "<STRING, INT>",
     "STRUCT": "<x: INT>",
-    "CHAR": "(3)",
-    "CHARACTER": "(3)",
-    "VARCHAR": "(3)",
-    "INTERVAL": " DAY TO SECOND",
-    "GEOGRAPHY": "(4326)",
-    "GEOMETRY": "(4326)",
 }
 TEXTS = (
     "a int not null comment 'an INTT, it\\'s said', b: long, `c d` timestamp_ntz",
     "STRUCT<a: INT, b: ARRAY<STRING>>",
-    "m MAP<STRING, ARRAY<STRUCT<x: DECIMAL(10, 2), y: VARCHAR(3)>>>, n Tinyint",
-    "s STRUCT<>, t STRING COLLATE UTF8_BINARY, i INTERVAL DAY TO SECOND, v VARIANT",
-    "struct STRING, d DEC(3), x ARRAY<TIMESTAMP WITHOUT TIME ZONE> -- INTT\n, y BYTE, z VOID",
+    "m MAP<STRING, ARRAY<STRUCT<x: DECIMAL(10, 2), y: VARIANT>>>, n Tinyint",
+    "s STRUCT<>, t STRING COLLATE UTF8_BINARY, v VARIANT",
+    "struct STRING, d DEC(3), x ARRAY<TIMESTAMP WITHOUT TIME ZONE> -- INTT\n, y BYTE",
 )
-WRONG = ("INT", "a STRINGS", "a ARRAY<MAP<STRING, INTT>>", "a INT, b", "a struct<b: int, c>")
+WRONG = (
+    *("INT", "a STRINGS", "a ARRAY<MAP<STRING, INTT>>", "a INT, b", "a struct<b: int, c>"),
+    *("a INTERVAL DAY TO SECOND", "a VARCHAR(3)", "a VOID", "a ARRAY<CHAR(1)>"),
+)
 
 
 @pytest.mark.parametrize("name", sorted(_TYPES))

@@ -31,6 +31,13 @@ class Flight(BaseModel):
     at: datetime = DAY
 
 
+class Script(BaseModel):
+    origin: str
+
+
+Script.__module__ = "__main__"  # as in a script that was started
+
+
 @pytest.fixture
 def run(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> Callable[..., Any]:
     """Runs a pipeline until all is done, and returns its query."""
@@ -214,9 +221,7 @@ def test_validators_of_a_model_run_in_the_source(
     assert bad.properties["dlqDeliveryFailureCause"] == "origin: Value error, there is no origin"
 
 
-def test_types_that_only_spark_reads_are_columns_too(
-    broker: SparkBroker, run: Callable[..., Any]
-) -> None:
+def test_variants_and_binary_are_columns(broker: SparkBroker, run: Callable[..., Any]) -> None:
     schema = "a VARIANT, b DECIMAL(3,2), c STRING COLLATE UTF8_LCASE, e BINARY NOT NULL"
     sql = "SELECT to_json(a) AS a, b, c, cast(e AS STRING) AS e FROM messages"
     bodies = ['{"a": {"x": [1.10, "1.10", "{"]}, "b": 1.10, "c": "{A", "e": "aGk="}',
@@ -227,10 +232,28 @@ def test_types_that_only_spark_reads_are_columns_too(
     assert row == {"a": '{"x":[1.1,"1.10","{"]}', "b": 1.10, "c": "{A", "e": "hi"}
     reasons = [m.properties["dlqDeliveryFailureCause"] for m in messages(broker, "BAD")]
     assert sorted(reasons) == [
-        "a, e: a value is not of the type in the schema",
         "b: the number has more digits than decimal(3,2)",
-        "e is missing or null",
+        "e: Field required",
+        "e: the value is not a text in Base64",
     ]
+
+
+def test_a_schema_of_a_script_is_sent_to_sparks_processes(
+    broker: SparkBroker, run: Callable[..., Any]
+) -> None:
+    class Local(BaseModel):  # it keeps the variables of this function
+        origin: str
+
+    broker.send("IN", [flight("JFK"), "{}"])
+    pipeline = Pipeline(
+        name="local", sql="SELECT origin FROM messages", source="IN", sink="OUT", schema=Local,
+        dead_letter="BAD",
+    )  # fmt: skip
+    with pytest.raises(ConfigurationException, match="schema cannot be sent to Spark's processes"):
+        run(pipeline)
+    run(replace(pipeline, schema=Script))
+    assert broker.texts("OUT") == ['{"origin":"JFK"}']
+    assert broker.texts("BAD") == ["{}"]
 
 
 def test_two_sources_are_joined_and_both_have_dead_letters(

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from pyjms.errors import ConfigurationException, IllegalStateException
+from pyjms.errors import ConfigurationException, IllegalStateException, JMSSecurityException
 from pyjms.jms.destination import Queue
 from pyjms.runtime import clock
 from pyjms.spark.connections import close_connections, run_blocking
 from pyjms.spark.drain import DRAIN_FILE
 from pyjms.spark.options import read_options
-from pyjms.spark.ranges import RangeStreamReader
+from pyjms.spark.range_stream import RangeStreamReader
 from pyjms.spark.source import BrowseReader, JmsStreamReader, RangeReader
 from pyjms.spark.spool import SpoolStreamReader
 from pyjms.sync.portal import call_on_loop, shared_loop
@@ -112,6 +112,52 @@ def test_bytes_limit_a_batch_about(broker: SparkBroker, make: Callable[..., Any]
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxBytes(12_000))
     assert 1 <= end["seq"] - start["seq"] <= 3
+
+
+def test_the_options_limit_a_batch(broker: SparkBroker, make: Callable[..., Any]) -> None:
+    broker.send("IN", ["x" * 4000 for _ in range(10)])
+    reader = make(maxMessagesPerTrigger="7", maxBytesPerTrigger="12000")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(7)
+    start = reader.initialOffset()
+    assert 1 <= reader.latestOffset(start, ReadMaxRows(7))["seq"] - start["seq"] <= 3
+
+
+@pytest.mark.parametrize("kind", [RangeReader, BrowseReader, RangeStreamReader])
+def test_a_selector_leaves_messages_out(
+    broker: SparkBroker, make: Callable[..., Any], kind: Any
+) -> None:
+    with broker.connected() as connection:
+        session = connection.create_session()
+        producer = session.create_producer(session.create_queue("IN"))
+        for number in range(3):
+            message = session.create_text_message(f"m{number}")
+            message.properties["n"] = number
+            producer.send(message)
+    selector = "n <> 1"
+    if kind is RangeStreamReader:
+        reader = make(selector=selector)
+        start = reader.initialOffset()
+        found = texts_between(reader, start, reader.latestOffset(start, ReadAllAvailable()))
+    else:
+        found = [row["text"] for row in rows_of_batch(broker, kind, selector=selector)]
+    assert found == ["m0", "m2"]
+
+
+@pytest.mark.parametrize("how", ["password", "passwordEnv"])
+def test_a_login_is_an_option_and_its_password_a_variable(
+    broker: SparkBroker, make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    broker.send("IN", ["a"])
+    run_blocking(close_connections)
+    broker.guard("reader", "secret")
+    monkeypatch.setenv("READERS_PASSWORD", "secret")
+    reader = make(user="reader", **{how: "secret" if how == "password" else "READERS_PASSWORD"})
+    assert reader.initialOffset()["seq"] == 1
+    other = make(user="reader", password="wrong", owner="other")
+    run_blocking(close_connections)
+    with pytest.raises(JMSSecurityException):
+        other.initialOffset()
+    broker.unguard()
 
 
 def test_removal_waits_for_the_commit_where_that_is_asked_for(
@@ -382,13 +428,20 @@ def test_several_queues_are_one_frame_with_their_names(broker: SparkBroker, kind
     ]
 
 
-def test_a_pattern_is_browsed(broker: SparkBroker) -> None:
+@pytest.mark.parametrize("kind", [RangeReader, BrowseReader])
+def test_a_pattern_is_a_batch_of_all_queues_that_match(broker: SparkBroker, kind: Any) -> None:
     for queue in ("A.1", "A.2", "B"):
         broker.send(queue, [queue])
-    rows = rows_of_batch(broker, BrowseReader, destination="queue://A.>")
+    rows = rows_of_batch(broker, kind, destination="queue://A.>")
     assert sorted(row["destination"] for row in rows) == ["queue://A.1", "queue://A.2"]
-    with pytest.raises(ConfigurationException, match="a pattern has no numbers"):
-        rows_of_batch(broker, destination="queue://A.>")
+
+
+@pytest.mark.parametrize("kind", [RangeStreamReader, RangeReader])
+def test_numbers_are_those_of_a_single_queue(broker: SparkBroker, kind: Any) -> None:
+    role = "stream" if kind is RangeStreamReader else "batch"
+    given = {"url": broker.url, "destination": "A,B", "mode": "ranges", "startingOffset": "3"}
+    with pytest.raises(ConfigurationException, match="of a single queue, but the destination is"):
+        kind(read_options(given, role))
 
 
 @pytest.mark.parametrize("kind", [RangeReader, BrowseReader])
@@ -453,26 +506,165 @@ def test_a_failed_removal_is_reported_by_the_next_call(
             old.latestOffset(end, ReadMaxRows(1))
 
 
-def test_several_queues_and_topics_are_streamed_through_a_spool(
-    broker: SparkBroker, make: Callable[..., Any], tmp_path: Path
+@pytest.mark.parametrize("destination", ["queue://A.1,queue://B", "queue://A.>"])
+def test_several_queues_are_streamed_through_a_spool(
+    broker: SparkBroker, make: Callable[..., Any], tmp_path: Path, destination: str
 ) -> None:
-    spool = str(tmp_path / "spool")
     for queue in ("A.1", "A.2", "B"):
         broker.send(queue, [queue])
-    for destination in ("queue://A.1,queue://B", "queue://A.>"):
-        with pytest.raises(
-            ConfigurationException, match=r"option spool is missing: .* names several queues"
-        ):
-            make(JmsStreamReader, destination=destination)
-        with pytest.raises(ConfigurationException, match="cannot be read by ranges: only a single"):
-            make(destination=destination, mode="ranges")
-        reader = make(JmsStreamReader, destination=destination, spool=spool + destination[-1])
-        start = reader.initialOffset()
-        end = reader.latestOffset(start, ReadAllAvailable())
-        found = {row["destination"] for row in rows_between(reader, start, end)}
-        assert found == ({"queue://A.1", "queue://B"} if "," in destination else {"queue://A.2"})
+    options = {"mode": "spool", "spool": str(tmp_path / "spool")}
+    reader = make(JmsStreamReader, destination=destination, **options)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    found = {row["destination"] for row in rows_between(reader, start, end)}
+    assert found == {"queue://A.1", "queue://B" if "," in destination else "queue://A.2"}
+
+
+def test_a_stream_from_a_topic_needs_a_spool(make: Callable[..., Any]) -> None:
     with pytest.raises(ConfigurationException, match="topic://T is a topic, which has no ranges"):
         make(JmsStreamReader, destination="topic://T", clientId="c", subscription="s")
+
+
+def test_several_queues_are_streamed_by_ranges_in_shares_of_what_waits(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
+    broker.send("A", [f"a{number}" for number in range(6)])
+    broker.send("B", ["b0", "b1"])
+    reader = make(JmsStreamReader, destination="queue://A,queue://B")
+    start = reader.initialOffset()
+    assert start == {
+        "v": 2,
+        "queue": "queue://A,queue://B",
+        "queues": {queue: [start["queues"][queue][0], 1] for queue in ("queue://A", "queue://B")},
+    }
+    one = reader.latestOffset(start, ReadMaxRows(4))
+    first = rows_between(reader, start, one)
+    assert [(row["destination"], row["text"]) for row in first] == [
+        ("queue://A", "a0"),
+        ("queue://A", "a1"),
+        ("queue://A", "a2"),
+        ("queue://B", "b0"),
+    ]
+    assert reader.reportLatestOffset()["backlog"] == 4
+    assert rows_between(reader, start, one) == first
+    rest = reader.latestOffset(one, ReadAllAvailable())
+    assert texts_between(reader, one, rest) == ["a3", "a4", "a5", "b1"]
+    assert reader.latestOffset(rest, ReadAllAvailable()) == rest
+    assert (broker.count("A"), broker.count("B")) == (0, 0)
+    broker.send("B", ["later"])
+    last = reader.latestOffset(rest, ReadAllAvailable())
+    assert texts_between(reader, rest, last) == ["later"]
+    assert last["queues"]["queue://A"] == rest["queues"]["queue://A"]
+
+
+def test_queues_that_match_later_are_read_from_their_beginning(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
+    options = {"destination": "queue://A.>", "startingOffset": "latest", "pollTimeout": "10ms"}
+    broker.send("A.old", ["before the stream"])
+    reader = make(JmsStreamReader, **options)
+    start = reader.initialOffset()
+    assert list(start["queues"]) == ["queue://A.old"]
+    broker.send("A.new", ["n0", "n1"])
+    broker.send("B", ["no match"])
+    reader.stop()
+    again = make(JmsStreamReader, **options)  # a running one looks every five seconds
+    found = again.latestOffset(start, ReadAllAvailable())
+    assert list(found["queues"]) == ["queue://A.new", "queue://A.old"]
+    assert rows_between(again, start, found) == []
+    end = again.latestOffset(found, ReadAllAvailable())
+    assert texts_between(again, found, end) == ["n0", "n1"]
+    assert broker.count("B") == 1
+
+
+def test_a_pattern_that_matches_nothing_waits_for_queues(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
+    reader = make(destination="queue://A.>", pollTimeout="10ms")
+    start = reader.initialOffset()
+    assert start == {"v": 2, "queue": "queue://A.>", "queues": {}}
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert reader.reportLatestOffset() == {**start, "backlog": 0}
+
+
+def test_available_now_ends_with_what_all_queues_have_now(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
+    for queue in ("A", "B"):
+        broker.send(queue, [f"{queue}{number}" for number in range(2)])
+    reader = make(destination="A,B")
+    reader.prepareForTriggerAvailableNow()
+    broker.send("B", ["later"])
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert texts_between(reader, start, end) == ["A0", "A1", "B0", "B1"]
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert broker.count("B") == 1
+
+
+def test_the_leases_of_several_queues_survive_the_broker(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
+    broker.send("A", ["a"])
+    broker.send("B", ["b"])
+    reader = make(destination="A,B")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    planned = reader.partitions(start, end)
+    broker.stop()
+    broker.start()
+    found = [
+        row["text"]
+        for part in planned
+        for batch in reader_copy(reader).read(part)
+        for row in batch.to_pylist()
+    ]
+    assert found == ["a", "b"]
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert (broker.count("A"), broker.count("B")) == (0, 0)
+
+
+def test_a_lost_queue_of_several_is_named(broker: SparkBroker, make: Callable[..., Any]) -> None:
+    broker.send("A", ["a"])
+    broker.send("B", ["b"])
+    reader = make(destination="A,B")
+    start = reader.initialOffset()
+    reader.stop()
+    queue: Any = broker.service.region_broker.destinations()[Queue("B")]
+    queue.base.purge(ConnectionContext())
+    again = make(destination="A,B")
+    with pytest.raises(IllegalStateException, match="queue://B was purged or created again"):
+        again.latestOffset(start, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("first", ["A", "A,B"])
+def test_a_checkpoint_of_other_queues_is_refused(make: Callable[..., Any], first: str) -> None:
+    start = make(destination=first).initialOffset()
+    other = make(destination="A,B" if first == "A" else "A", owner="other")
+    with pytest.raises(IllegalStateException, match="The checkpoint belongs to queue://A"):
+        other.latestOffset(start, ReadAllAvailable())
+
+
+def test_a_spool_waits_for_its_least_number_of_messages_or_its_delay(
+    broker: SparkBroker, make: Callable[..., Any], tmp_path: Path
+) -> None:
+    options = {"mode": "spool", "minMessagesPerTrigger": "3", "pollTimeout": "200ms"}
+    options["spool"] = str(tmp_path / "spool")
+    broker.send("IN", ["a"])
+    reader = make(JmsStreamReader, **options)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(10)) == start
+    assert reader.reportLatestOffset() == {**start, "seq": 1, "spooled": 1}
+    broker.send("IN", ["b", "c"])
+    end = reader.latestOffset(start, ReadMaxRows(10))
+    assert texts_between(reader, start, end) == ["a", "b", "c"]
+    assert reader.reportLatestOffset() == {**end, "spooled": 0}
+    broker.send("IN", ["d"])
+    assert reader.latestOffset(end, ReadMaxRows(10)) == end
+    reader.stop()
+    hurried = make(JmsStreamReader, **options, maxTriggerDelay="0s")
+    last = hurried.latestOffset(end, ReadMaxRows(10))
+    assert texts_between(hurried, end, last) == ["d"]
 
 
 def test_a_spool_of_another_destination_is_refused(

@@ -123,7 +123,7 @@ def test_an_entry_without_a_pipeline_does_not_hide_other_problems(
     assert count == "pyjms: 3 problems found"
     assert "pipelines.nobody has no sql, so it changes a decorated pipeline" in nobody
     assert "Pipeline delays: selector 'a == 1' is not valid: " in selector
-    assert "Pipeline copy: schema: INTT of x is not a type of Spark" in schema
+    assert "Pipeline copy: schema: INTT of x is not a type of bodies" in schema
     assert pyjms("check", "board").stderr == done.stderr
     assert len(pyjms("pipeline", "list", "board").stderr.splitlines()) == 1
 
@@ -212,7 +212,13 @@ def test_status_is_a_table(pyjms: Run, tmp_path: Path) -> None:
 
     now = time.time_ns() // 1_000_000
     for name, values in {
-        "delays": {"state": "running", "process": os.getpid(), "batch": 7, "backlog": 0},
+        "delays": {
+            "state": "running",
+            "process": os.getpid(),
+            "batch": 7,
+            "backlog": 9,
+            "oldest": now - 150_000,
+        },
         "join": {"state": "running", "process": gone.pid, "dead_letters": 3},
         "old": {"state": "failed", "process": gone.pid, "reason": "batch 1 failed", "restarts": 2},
     }.items():
@@ -230,16 +236,17 @@ def test_status_is_a_table(pyjms: Run, tmp_path: Path) -> None:
         "BATCH",
         "ROWS/S",
         "BACKLOG",
+        "OLDEST",
         "DEAD",
         "RESTARTS",
         "AGE",
         "REASON",
     ]
-    first = [row.split(maxsplit=8) for row in rows]
-    assert first[0][:7] == ["delays", "running", "7", "0", "0", "0", "0"]
+    first = [row.split(maxsplit=9) for row in rows]
+    assert first[0][:8] == ["delays", "running", "7", "0", "9", "2m", "0", "0"]
     assert first[1][:2] == ["join", "stale"]
-    assert first[1][8] == "was running, but its process has ended"
-    assert first[2] == ["old", "failed", "-", "0", "-", "0", "2", "3h", "batch 1 failed"]
+    assert first[1][9] == "was running, but its process has ended"
+    assert first[2] == ["old", "failed", "-", "0", "-", "-", "0", "2", "3h", "batch 1 failed"]
     assert rows[0].index("running") == head.index("STATE")
     assert pyjms("pipeline", "status", "delays").returncode == 0
     assert pyjms("pipeline", "status", "join").returncode == 1

@@ -34,7 +34,6 @@ def said(role: str, **options: str) -> str:
         ("stream", {"endingTimestamp": "4"}, "(a stream has no end; trigger(availableNow=True) ends with what is there)"),
         ("stream", {"mode": "ranges", "spool": "/a"}, "option spool has no effect in a stream by ranges (remove it: it is for stream with a spool)"),
         ("stream", {"mode": "spool", "owner": "a"}, "option owner has no effect in a stream through a spool (remove it: it is for stream by ranges)"),
-        ("stream", {"mode": "spool", "minMessagesPerTrigger": "2"}, "option minMessagesPerTrigger has no effect in a stream through a spool"),
         ("stream", {"exactlyOnce": "ids"}, "option exactlyOnce has no effect in a stream (remove it: it is for sink)"),
         ("stream", {"failOnMissing": "true"}, "(remove it: it is for batch)"),
         ("stream", {"maxTriggerDelay": "1m"}, "option maxTriggerDelay has no effect without minMessagesPerTrigger"),

@@ -18,9 +18,9 @@ DDL = (
     "origin STRING, delay DOUBLE",
     "a int not null comment 'an INTT, it''s said', b: long, `c d` timestamp_ntz",
     "STRUCT<a: INT, b: ARRAY<STRING>>",
-    "m MAP<STRING, ARRAY<STRUCT<x: DECIMAL(10, 2), y: VARCHAR(3)>>>, n Tinyint",
-    "s STRUCT<>, t STRING COLLATE UTF8_BINARY, i INTERVAL DAY TO SECOND, v VARIANT",
-    "struct STRING, d DEC(3), x ARRAY<TIMESTAMP WITHOUT TIME ZONE> -- INTT\n, y BYTE, z VOID",
+    "m MAP<STRING, ARRAY<STRUCT<x: DECIMAL(10, 2), y: VARIANT>>>, n Tinyint",
+    "s STRUCT<>, t STRING COLLATE UTF8_BINARY, v VARIANT",
+    "struct STRING, d DEC(3), x ARRAY<TIMESTAMP WITHOUT TIME ZONE> -- INTT\n, y BYTE",
 )
 """Spark reads each of them, see tests/integration/spark."""
 
@@ -154,7 +154,7 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
         ),
         (
             [made("a", schema="t TIMESTAMP, delay INTT")],
-            "Pipeline a: schema: INTT of delay is not a type of Spark; did you mean INT?",
+            "Pipeline a: schema: INTT of delay is not a type of bodies; did you mean INT?",
         ),
         (
             [
@@ -188,15 +188,15 @@ def test_ddl_that_spark_reads_is_let_through(text: str) -> None:
     ("text", "problems"),
     [
         ("INT", ["INT has no type; write for example `INT STRING`"]),
-        ("a: strings", ["strings of a is not a type of Spark; did you mean STRING?"]),
-        ("a whatsoever", ["whatsoever of a is not a type of Spark"]),
+        ("a: strings", ["strings of a is not a type of bodies; did you mean STRING?"]),
+        ("a whatsoever", ["whatsoever of a is not a type of bodies"]),
         (
             "a ARRAY<MAP<STRINGS, STRUCT<x: INTT, y INT>>> NOT NULL, b, c DOUBLES",
             [
-                "STRINGS of a is not a type of Spark; did you mean STRING?",
-                "INTT of x is not a type of Spark; did you mean INT?",
+                "STRINGS of a is not a type of bodies; did you mean STRING?",
+                "INTT of x is not a type of bodies; did you mean INT?",
                 "b has no type; write for example `b STRING`",
-                "DOUBLES of c is not a type of Spark; did you mean DOUBLE?",
+                "DOUBLES of c is not a type of bodies; did you mean DOUBLE?",
             ],
         ),
         ("a struct<b: int, c>", ["c has no type; write for example `c STRING`"]),

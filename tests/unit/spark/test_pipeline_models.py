@@ -23,10 +23,14 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pyspark import cloudpickle
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
+    DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     IntegerType,
@@ -37,11 +41,23 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    TimeType,
+    VarcharType,
     VariantType,
+    VariantVal,
 )
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.schema import BodyReader, encode_schema, is_native, model_columns, struct_of
+from pyjms.spark.options import BODY_SCHEMA
+from pyjms.spark.schema import (
+    BodyReader,
+    body_reader,
+    ddl_model,
+    encode_schema,
+    model_columns,
+    struct_of,
+)
+from pyjms.spark.source import with_models
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 Body = str | bytes | None | tuple[str, bytes]
@@ -56,9 +72,17 @@ def judge(
     columns = struct_of(model_columns(model)) if model else schema
     assert isinstance(columns, StructType)
     reader = BodyReader(encode_schema(columns, model, is_quiet=is_quiet))
+    rows = [row for batch in reader.read([texts(*bodies)]) for row in batch.to_pylist()]
+    assert all((row["pyjms_value"] is None) == (row["pyjms_reason"] is not None) for row in rows)
+    valid = [row["pyjms_value"] for row in rows if row["pyjms_reason"] is None]
+    return valid, [row["pyjms_reason"] for row in rows if row["pyjms_reason"] is not None]
+
+
+def texts(*bodies: Body) -> pa.RecordBatch:
+    """Return bodies as the columns of messages that hold them."""
     kinds = [body[0] if isinstance(body, tuple) else "text" for body in bodies]
     data = [body[1] if isinstance(body, tuple) else body for body in bodies]
-    batch = pa.RecordBatch.from_arrays(
+    return pa.RecordBatch.from_arrays(
         [
             pa.array([one if isinstance(one, str) else None for one in data], pa.string()),
             pa.array([one if isinstance(one, bytes) else None for one in data], pa.binary()),
@@ -66,10 +90,6 @@ def judge(
         ],
         ["text", "bytes", "body_kind"],
     )
-    rows = [row for batch in reader.read([batch]) for row in batch.to_pylist()]
-    assert all((row["pyjms_value"] is None) == (row["pyjms_reason"] is not None) for row in rows)
-    valid = [row["pyjms_value"] for row in rows if row["pyjms_reason"] is None]
-    return valid, [row["pyjms_reason"] for row in rows if row["pyjms_reason"] is not None]
 
 
 class Colour(enum.Enum):
@@ -290,12 +310,35 @@ def test_what_does_not_fit_ddl_says_why(body: str, reason: str) -> None:
     assert judge(struct(a=(IntegerType(),), s=StringType()), body) == ([], [reason])
 
 
-def test_types_that_only_spark_reads_are_left_to_it() -> None:
-    assert is_native(VariantType())
-    assert is_native(ArrayType(StructType([StructField("v", VariantType())])))
-    assert not is_native(MapType(StringType(), DecimalType(3, 1)))
-    values, _ = judge(struct(a=LongType(), v=VariantType()), '{"a": 1, "v": {"x": 1.10}}')
-    assert values == [{"a": 1}]
+def test_variants_have_any_structure_and_numbers_as_they_were_written() -> None:
+    written = '{"x":[1.10,"1.10",12345678901234567890,null,true],"é":{}}'
+    schema = struct(v=VariantType(), s=ArrayType(VariantType()))
+    values, reasons = judge(schema, f'{{"v": {written}, "s": [1, "a"]}}', '{"v": null}')
+    assert reasons == []
+    whole = [VariantVal(**value) for value in (values[0]["v"], *values[0]["s"])]
+    assert [value.toPython() for value in whole] == [
+        {"x": [Decimal("1.10"), "1.10", 12345678901234567890, None, True], "é": {}},
+        1,
+        "a",
+    ]
+    assert values[1] == {"v": None, "s": None}
+
+
+def test_binary_is_base64_and_times_are_iso() -> None:
+    schema = struct(b=BinaryType(), t=TimeType())
+    values, reasons = judge(schema, '{"b": "aGk=", "t": "12:30:01.5"}', '{"b": 1234}', '{"b": "?"}')
+    assert values == [{"b": b"hi", "t": time(12, 30, 1, 500_000)}]
+    assert reasons[0] == "b: the value is not a text in Base64"
+    assert str(reasons[1]).startswith("b: ")
+
+
+@pytest.mark.parametrize(
+    "kind", [DayTimeIntervalType(), VarcharType(3), MapType(IntegerType(), StringType())]
+)
+def test_types_that_no_body_can_have_are_refused(kind: DataType) -> None:
+    nested = ArrayType(StructType([StructField("x", kind)]))
+    with pytest.raises(ConfigurationException, match=r"schema: x is .*write STRING, and cast it"):
+        ddl_model(struct(n=nested))
 
 
 class Wrong(BaseModel):
@@ -330,13 +373,38 @@ def test_all_that_has_no_type_is_named_at_once() -> None:
         assert sentence in text
 
 
-def test_a_model_that_other_processes_cannot_import_is_refused() -> None:
+def test_a_model_of_a_function_is_sent_by_value_with_the_format_and_not_by_an_option() -> None:
+    least = 5
+
     class Local(BaseModel):
         n: int
 
+        @field_validator("n")
+        @classmethod
+        def check(cls, n: int) -> int:
+            if n < least:
+                raise ValueError("too few")
+            return n
+
     columns = struct_of(model_columns(Local))
-    with pytest.raises(ConfigurationException, match=r"<locals>.Local, which Spark's processes"):
-        encode_schema(columns, Local, is_quiet=False)
+    encoded = encode_schema(columns, Local, is_quiet=False)
+    pickling: Any = cloudpickle
+    source = pickling.loads(pickling.dumps(with_models((Local,))))
+    options = {"url": "tcp://h:1", "path": "IN", "mode": "ranges", BODY_SCHEMA.lower(): encoded}
+    read = pickling.dumps(source(options).streamReader(StructType()).read)
+    models = pickling.loads(read).__self__._models
+    assert [model.__name__ for model in models] == ["Local"]
+    assert body_reader(encoded, models) is body_reader(
+        encoded, pickling.loads(read).__self__._models
+    )
+    rows = list(body_reader(encoded, models).read([texts('{"n": 7}', '{"n": 4}')]))
+    assert rows[0].column("pyjms_reason").to_pylist() == [None, "n: Value error, too few"]
+    with pytest.raises(ConfigurationException, match="cannot be imported by Spark's processes"):
+        BodyReader(encoded)
+
+
+def test_a_model_that_other_processes_cannot_import_is_refused() -> None:
+    columns = struct_of(model_columns(Flight))
     for name, sentence in (
         ("nowhere:X", "No module named"),
         (f"{__name__}:NOON", "not a pydantic"),

@@ -15,6 +15,7 @@ import pytest
 
 from pyjms.errors import ConfigurationException, ConnectionFailedException
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import spawn
 from pyjms.settings import SparkSettings
 from pyjms.spark.events import (
     BatchFinished,
@@ -27,6 +28,7 @@ from pyjms.spark.events import (
     PipelineStarted,
     PipelineStopped,
     Range,
+    batch_event,
 )
 from pyjms.spark.pipeline import Pipeline
 from pyjms.spark.run import Failure, Supervisor
@@ -50,8 +52,9 @@ def in_thread(function: Callable[[], Any]) -> Awaitable[Any]:
 
 
 def progress(batch: int, rows: int = 10, latest: int | None = None) -> Any:
-    def offset(seq: int) -> str:
-        return json.dumps({"v": 1, "queue": "queue://IN", "epoch": 1, "seq": seq})
+    def offset(seq: int, done: int | None = None) -> str:
+        waiting = {} if done is None else {"backlog": seq - done}
+        return json.dumps({"v": 1, "queue": "queue://IN", "epoch": 1, "seq": seq, **waiting})
 
     end = (batch + 1) * 10
     return SimpleNamespace(
@@ -63,26 +66,41 @@ def progress(batch: int, rows: int = 10, latest: int | None = None) -> Any:
             SimpleNamespace(
                 startOffset=offset(batch * 10),
                 endOffset=offset(end),
-                latestOffset=offset(end if latest is None else latest),
+                latestOffset=offset(end if latest is None else latest, end),
             )
         ],
         observedMetrics={},
     )
 
 
+def finished(batch: int, rows: int = 10, latest: int | None = None) -> BatchFinished:
+    return batch_event("p", progress(batch, rows, latest))
+
+
 class FakeQuery:
-    """A query that ends at once, with an error or without, having finished some batches."""
+    """A query that ends at once, with an error or without, having finished some batches.
+
+    Its reports come after its end, as they may in Spark.
+    """
 
     id = "the-query"
 
     def __init__(self, error: Exception | None = None, batches: tuple[int, ...] = ()) -> None:
         self.error = error
-        self.recentProgress = [progress(batch) for batch in batches]
+        self.reports: list[BatchFinished] = [finished(batch) for batch in batches]
+        self.lastProgress: Any = None
         self.status = {"isTriggerActive": False}
 
     def awaitTermination(self) -> None:
         if self.error is not None:
             raise self.error
+
+    async def report(self, supervisor: Supervisor) -> None:
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        for event in self.reports:
+            supervisor.on_batch(event)
+        supervisor.on_end(self.id)
 
     def processAllAvailable(self) -> None: ...
 
@@ -99,8 +117,21 @@ class Life:
         self.script = list(script)
         self.starts = 0
         settings = SparkSettings.model_validate({"restart": restart, "drain_timeout": "5s"})
+
+        async def call_and_report(function: Callable[[], Any]) -> Any:
+            result = await call(function)
+            if isinstance(result, FakeQuery):
+                spawn(result.report, self.supervisor, name="reports")
+            return result
+
         self.supervisor = Supervisor(
-            PIPELINE, folder, settings, self.start, self.events.append, once=once, in_thread=call
+            PIPELINE,
+            folder,
+            settings,
+            self.start,
+            self.events.append,
+            once=once,
+            in_thread=call_and_report,
         )
 
     def start(self, pipeline: Pipeline) -> Any:
@@ -193,11 +224,11 @@ def lasting(seconds: float) -> Callable[[Callable[[], Any]], Awaitable[Any]]:
     return call
 
 
-def idle() -> Any:
+def idle() -> BatchFinished:
     """What a query says that looked for news and found none."""
     said = progress(0, rows=0)
     said.durationMs = {"triggerExecution": 20, "latestOffset": 20}
-    return said
+    return batch_event("p", said)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +244,7 @@ async def test_a_query_that_ran_well_for_minutes_ends_the_row_of_failures(
 ) -> None:
     queries = [failing(BROKER_LOST) for _ in range(4)]
     for query in queries:
-        query.recentProgress = said
+        query.reports = said
     call = lasting(seconds)
     life = Life(tmp_path, *queries, FakeQuery(), call=call, max_attempts=2)
     await life.supervisor.run()
@@ -404,22 +435,44 @@ async def test_pulses_tell_of_rows_and_backlog(tmp_path: Path) -> None:
         tasks.start_soon(life.supervisor.run)
         assert await anyio.to_thread.run_sync(query.running.wait, 10)
         await clock.settle()
-        life.supervisor.on_progress(progress(0))
-        life.supervisor.on_progress(progress(0))
-        query.recentProgress = [progress(0, latest=17)]
+        life.supervisor.on_batch(finished(0))
+        life.supervisor.on_batch(finished(0, latest=13))
         while not life.of(PipelinePulse):
             await clock.advance(10)
             await anyio.sleep(0.01)
         life.supervisor.stop()
-    assert life.of(PipelinePulse)[0] == PipelinePulse("p", 10, 7)
+        first = life.of(PipelinePulse)[0]
+    assert first == PipelinePulse("p", 10, 3)
     assert len(life.of(BatchFinished)) == 1
+
+
+async def test_the_backlog_of_an_idle_query_is_asked_once_after_its_report(tmp_path: Path) -> None:
+    query = FakeQuery()
+    query.lastProgress = progress(0, latest=17)
+
+    async def never_ends(function: Callable[[], Any]) -> Any:
+        result = await at_once(function)
+        if result is None:
+            await anyio.sleep_forever()
+        return result
+
+    life = Life(tmp_path, query, once=False, call=never_ends)
+    async with VirtualClock() as clock, anyio.create_task_group() as tasks:
+        tasks.start_soon(life.supervisor.run)
+        await clock.advance(10)
+        life.supervisor.on_idle("another")
+        await clock.advance(10)
+        life.supervisor.on_idle(query.id)
+        await clock.advance(10)
+        query.lastProgress = None
+        await clock.advance(10)
+        tasks.cancel_scope.cancel()
+    assert [pulse.backlog for pulse in life.of(PipelinePulse)] == [None, None, 7, 7]
 
 
 async def test_polling_for_new_data_is_not_a_batch(tmp_path: Path, clock: VirtualClock) -> None:
     query = FakeQuery()
-    idle = progress(3, rows=0)
-    idle.durationMs = {"triggerExecution": 20, "latestOffset": 20}
-    query.recentProgress = [idle]
+    query.reports = [idle()]
     life = Life(tmp_path, query)
     await life.supervisor.run()
     assert not life.of(BatchFinished)

@@ -32,9 +32,11 @@ from pyjms.spark.events import (
     PipelineStarted,
     PipelineStopped,
     Range,
-    backlog_of,
+    Waiting,
     batch_event,
     notify,
+    offsets_of,
+    waiting_of,
 )
 from pyjms.spark.reports import (
     STATUS_FILE,
@@ -84,8 +86,9 @@ def source(start: object, end: object, latest: object) -> SimpleNamespace:
     def text(value: object) -> object:
         if not isinstance(value, tuple):
             return value
-        queue, epoch, seq = value
-        return json.dumps({"v": 1, "queue": queue, "epoch": epoch, "seq": seq})
+        queue, epoch, seq, *waits = value
+        found = {"v": 1, "queue": queue, "epoch": epoch, "seq": seq}
+        return json.dumps({**found, **dict(zip(("backlog", "oldest"), waits, strict=False))})
 
     return SimpleNamespace(startOffset=text(start), endOffset=text(end), latestOffset=text(latest))
 
@@ -127,13 +130,26 @@ def test_a_progress_becomes_a_batch() -> None:
 
 
 def test_the_backlog_is_what_waits_in_all_sources() -> None:
-    one = source(("a", 1, 5), ("a", 1, 15), ("a", 1, 20))
-    two = source(("b", 1, 5), ("b", 1, 5), ("b", 1, 8))
-    assert backlog_of(progress(one, two)) == 8
-    assert backlog_of(progress(one, one)) == 5  # one queue, read by two branches
-    assert backlog_of(progress(source(None, ("a", 1, 15), None))) is None
-    assert backlog_of(progress(source(None, ("a", 1, 15), ("a", 2, 3)))) is None
-    assert backlog_of(progress()) is None
+    late, early = "2026-11-29T13:00:01.500+00:00", "2026-11-29T13:00:00.250+00:00"
+    one = source(("a", 1, 5), ("a", 1, 15), ("a", 1, 20, 5, late))
+    two = source(("b", 1, 5), ("b", 1, 5), ("b", 1, 8, 3, early))
+    assert waiting_of(progress(one, two)) == Waiting(8, 1795957200_250)
+    assert waiting_of(progress(one, one)).number == 5  # one queue, read by two branches
+    assert waiting_of(progress(source(None, ("a", 1, 15), None))) == Waiting()
+    assert waiting_of(progress(one, source(None, ("s", 1, 15), ("s", 1, 15)))) == Waiting()
+    assert waiting_of(progress()) == Waiting()
+    assert waiting_of(None) == Waiting()
+
+
+def test_several_queues_of_a_source_are_read_one_by_one() -> None:
+    def several(**numbers: int) -> str:
+        queues = {name: [1, seq] for name, seq in numbers.items()}
+        return json.dumps({"v": 2, "queue": "queue://>", "queues": queues, "backlog": 4})
+
+    assert offsets_of(several(a=5, b=7)) == {"a": (1, 5), "b": (1, 7)}
+    event = batch_event("p", progress(source(several(a=5, b=7), several(a=9, b=7, c=1), several())))
+    assert event.ranges == {"a": Range(5, 9)}  # b has nothing new, c was found just now
+    assert event.backlog == 4
 
 
 SENTENCE = (

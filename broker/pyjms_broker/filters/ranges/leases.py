@@ -51,7 +51,7 @@ import itertools
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -59,7 +59,7 @@ from typing import Any, Final, NamedTuple
 import anyio
 
 from pyjms.errors import JMSException, MessageFormatException
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import Destination, name_matches
 from pyjms.jms.destination import Queue as QueueDestination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.forwarding import DelegatedAttribute
@@ -340,11 +340,10 @@ class QueueReading:
         if not self._was_paused:
             self._queue.resume()
 
-    async def wait_for_more(self, than: int, seconds: float) -> None:
-        """Wait up to `seconds` until `next` is greater than `than`."""
-        with _clock.timeout(seconds):
-            while self.next <= than:
-                await self._changed.wait()
+    async def wait_for_more(self, than: int) -> None:
+        """Wait until `next` is greater than `than`."""
+        while self.next <= than:
+            await self._changed.wait()
 
     def refresh(self) -> None:
         """Update `first` and `next` without a lease; consumers may still remove messages."""
@@ -477,8 +476,29 @@ class QueueReading:
         return removed
 
 
+async def wait_for_any(readings: Sequence[tuple[QueueReading, int]], seconds: float) -> None:
+    """Wait up to `seconds` until `next` of one of the readings is greater than its number."""
+    if any(reading.next > than for reading, than in readings):
+        return
+
+    async def wait(reading: QueueReading, than: int) -> None:
+        await reading.wait_for_more(than)
+        tasks.cancel_scope.cancel()
+
+    with _clock.timeout(seconds):
+        if len(readings) == 1:
+            await readings[0][0].wait_for_more(readings[0][1])
+            return
+        async with anyio.create_task_group() as tasks:
+            for each in readings:
+                tasks.start_soon(wait, *each)
+
+
 _MAX_REPLACED: Final = 1000
+_MAX_FOUND: Final = 1000
+"""The queues that a pattern may match: the most that fit into one request for their state."""
 _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 100
+_OWN_PREFIX: Final = "PyJMS."
 
 
 @dataclass(eq=False)
@@ -563,6 +583,30 @@ class Leases:
         for lease in [each for each in self._by_token.values() if each.context is context]:
             self.end(lease)
 
+    def matching(self, access: Access | None, pattern: str) -> list[str]:
+        """Return the names of the queues that match a pattern and that the client may read.
+
+        The broker's own queues match a pattern that begins like their names.
+
+        Raises:
+            RangesError: bad_request, it is not a pattern of queues, or matches more than 1000.
+        """
+        try:
+            queues = QueueDestination(pattern).composite_destinations
+        except JMSException as error:
+            raise RangesError("bad_request", f"The pattern cannot be read: {error}") from error
+        found = sorted(
+            destination.physical_name
+            for destination in self._region.destinations()
+            if type(destination) is QueueDestination
+            and destination not in (RANGES, PROGRESS_RECORDS)
+            and any(_matches(each.physical_name, destination.physical_name) for each in queues)
+            and (access is None or access.may(Right.READ, destination))
+        )
+        if len(found) > _MAX_FOUND:
+            raise RangesError("bad_request", f"{pattern} matches more than {_MAX_FOUND} queues")
+        return found
+
     def inspect(self, fields: dict[str, Any]) -> tuple[QueueReading, Selector | None]:
         """Return the reader of a queue without leasing it, and the selector."""
         reading = self._reading(_plain_queue(fields["queue"]))
@@ -573,7 +617,8 @@ class Leases:
         if fields.get("queue") is not None:
             access.check(Right.READ, _plain_queue(fields["queue"]))
         if fields.get("token") is not None and fields["op"] != "lease":
-            access.check(Right.READ, self.find(fields["token"]).destination)
+            for token in (fields["token"], *(each for each, _ in fields.get("more") or ())):
+                access.check(Right.READ, self.find(token).destination)
 
     def is_leased(self, destination: Destination) -> bool:
         """Return whether the queue is leased."""
@@ -629,6 +674,11 @@ class Leases:
             return selector_or_none(text, limits)
         except JMSException as error:
             raise RangesError("bad_request", f"The selector is invalid: {error}") from error
+
+
+def _matches(pattern: str, name: str) -> bool:
+    is_own = name.startswith(_OWN_PREFIX) and not pattern.startswith(_OWN_PREFIX)
+    return not is_own and name_matches(pattern, name)
 
 
 def _plain_queue(name: str) -> Destination:

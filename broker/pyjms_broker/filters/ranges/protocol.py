@@ -31,6 +31,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
     "stat": {"token": _TEXT},
     "hold": {"token": _TEXT, "to": _INT},
     "look": {"queue": _TEXT},
+    "find": {"pattern": _TEXT},
     "range": {"from": _INT, "to": _INT},
     "trim": {"token": _TEXT, "to": _INT},
     "release": {"token": _TEXT},
@@ -38,7 +39,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
 """The operations, each with its required fields."""
 _OPTIONAL: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
     "lease": {"selector": _TEXT, "token": _TEXT, "wait": _SECONDS},
-    "stat": {"gt": _INT, "wait": _SECONDS, "at": _INT},
+    "stat": {"gt": _INT, "wait": _SECONDS, "at": _INT, "more": (list,)},
     "range": {"token": _TEXT, "queue": _TEXT, "selector": _TEXT},
 }
 
@@ -78,6 +79,9 @@ def read_request(message: commands.ActiveMQMessage) -> dict[str, Any]:
     for name, kinds in _OPTIONAL.get(fields["op"], {}).items():
         if fields.get(name) is not None:
             _check(name, fields[name], kinds)
+    for each in fields.get("more") or ():
+        if not isinstance(each, list) or [type(item) for item in each] != [str, int]:
+            raise _bad_request("more is not a list of pairs of a token and a number")
     return fields
 
 

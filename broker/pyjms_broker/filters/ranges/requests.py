@@ -36,7 +36,12 @@ from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import StoredMessage
 from pyjms_broker.api.names import check_access
 from pyjms_broker.api.usage import MemoryUsage
-from pyjms_broker.filters.ranges.leases import Leases, ProgressRecords, QueueReading
+from pyjms_broker.filters.ranges.leases import (
+    Leases,
+    ProgressRecords,
+    QueueReading,
+    wait_for_any,
+)
 from pyjms_broker.filters.ranges.protocol import (
     RangesError,
     ReplyFactory,
@@ -80,17 +85,28 @@ async def _lease(leases: Leases, context: ConnectionContext, fields: Fields) -> 
 
 
 async def _stat(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
-    reading = leases.find(fields["token"]).reading
+    wanted = [(fields["token"], fields.get("gt") or 0), *(fields.get("more") or ())]
+    readings = [leases.find(token).reading for token, _ in wanted]
     wait = min(float(fields.get("wait") or 0), _MAX_WAIT)
     if wait > 0:
-        await reading.wait_for_more(fields.get("gt") or 0, wait)
-        leases.find(fields["token"])
-    values = {**_extent(reading), "messages": reading.message_count, "bytes": reading.message_size}
+        await wait_for_any(list(zip(readings, (than for _, than in wanted), strict=True)), wait)
+        for token, _ in wanted:
+            leases.find(token)
+    values, *more = [
+        {**_extent(each), "messages": each.message_count, "bytes": each.message_size}
+        for each in readings
+    ]
+    if more:
+        values["more"] = more
     at = fields.get("at")
     if at is not None:
-        first = next(reading.messages_left(at, at + 1), None)
+        first = next(readings[0].messages_left(at, at + 1), None)
         values["sent"] = None if first is None else first.message.timestamp
     return Reply(values)
+
+
+async def _find(leases: Leases, context: ConnectionContext, fields: Fields) -> Reply:
+    return Reply({"queues": leases.matching(context.access, fields["pattern"])})
 
 
 async def _hold(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
@@ -172,6 +188,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "stat": _stat,
     "hold": _hold,
     "look": _look,
+    "find": _find,
     "range": _range,
     "trim": _trim,
     "release": _release,
