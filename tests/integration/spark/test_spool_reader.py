@@ -161,7 +161,7 @@ def test_how_much_waits_at_a_foreign_broker_is_not_claimed(broker: SparkBroker, 
     broker.send("IN", TEXTS)
     reader = make()
     reader.latestOffset(reader.initialOffset(), ReadMaxRows(5))
-    report = reader.reportLatestOffset()
+    report = present(reader.reportLatestOffset())
     assert report["spooled"] == 0
     assert "backlog" not in report
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -37,8 +38,8 @@ def main(url: str, folder: Path, what: str) -> None:
     spark.stop()
 
 
-def run(spark: SparkSession, url: str, folder: Path, given: dict[str, str]) -> None:
-    options = {f"sink.{name}": value for name, value in dict(given["options"]).items()}
+def run(spark: SparkSession, url: str, folder: Path, given: dict[str, Any]) -> None:
+    options = {f"sink.{name}": value for name, value in given["options"].items()}
     pipeline = Pipeline(
         name="table",
         sql="SELECT origin FROM messages",
