@@ -44,7 +44,9 @@ from tests.kit.brokers.openwire_attacker import Connect
 Q = Queue("q")
 
 
-def ack_of(consumer_id: ConsumerId, kind: int, first: Any, last: Any, count: int) -> MessageAck:
+def ack_of(
+    consumer_id: ConsumerId, kind: int, first: MessageId | None, last: MessageId, count: int
+) -> MessageAck:
     ack = MessageAck()
     ack.consumer_id, ack.destination, ack.ack_type = consumer_id, Q, kind
     ack.first_message_id, ack.last_message_id, ack.message_count = first, last, count

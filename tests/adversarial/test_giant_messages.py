@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,14 +10,15 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.wire.limits import MAX_PROPERTY_VALUES
 from pyjms.wire.openwire.primitives import encode_map
+from tests.kit.brokers.openwire_attacker import Connect
 
 Q = Queue("q")
 
 
 @pytest.mark.parametrize("selector", ["a = 1", None])
 async def test_a_message_of_too_many_properties_does_not_stop_a_queue(
-    peer: Any,
-    serves: Any,
+    peer: Connect,
+    serves: Callable[[], Any],
     selector: str | None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -321,7 +321,7 @@ class Hostile:
 
     async def client(self) -> httpx.AsyncClient:
         return await self._stack.enter_async_context(
-            httpx.AsyncClient(base_url=self.service.website.url or "", timeout=20)
+            httpx.AsyncClient(base_url=self.service.website.url or "", timeout=20, verify=False)
         )
 
     async def session(self, url: str) -> ActiveMQSession:

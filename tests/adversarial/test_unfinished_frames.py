@@ -15,6 +15,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.limits import FrameBudget, UnfinishedFrame
 from pyjms_broker.service import BrokerService
+from tests.kit.brokers.openwire_attacker import Connect
 
 Q = Queue("q")
 SIZE = 300 << 10
@@ -43,7 +44,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_unfinished_frames_share_a_limited_memory(
-    service: BrokerService, peer: Any, serves: Any
+    service: BrokerService, peer: Connect, serves: Callable[[], Any]
 ) -> None:
     attackers = [await peer(f"attacker{number}") for number in range(6)]
     for number, attacker in enumerate(attackers):
@@ -61,7 +62,7 @@ async def test_unfinished_frames_share_a_limited_memory(
 
 
 async def test_complete_frames_give_their_memory_back(
-    service: BrokerService, peer: Any, serves: Any
+    service: BrokerService, peer: Connect, serves: Callable[[], Any]
 ) -> None:
     sender = await peer("sender")
     await sender.connect()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
@@ -21,6 +21,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.format import OpenWireFormat
 from pyjms_broker.service import BrokerService
+from tests.kit.brokers.openwire_attacker import Connect
 from tests.kit.waiting import until
 
 MIB = 1 << 20
@@ -74,7 +75,7 @@ def copied(service: BrokerService) -> int:
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 async def test_a_message_for_many_that_do_not_read_is_in_memory_once(
-    service: BrokerService, peer: Any, serves: Any, form: str
+    service: BrokerService, peer: Connect, serves: Callable[[], Any], form: str
 ) -> None:
     options = dict(
         option.split("=") for option in form.replace("wireFormat.", "").split("&") if form
@@ -99,7 +100,7 @@ async def test_a_message_for_many_that_do_not_read_is_in_memory_once(
 
 @pytest.mark.parametrize("kind", ["text", "compressed", "bytes"])
 async def test_a_message_for_many_stomp_clients_is_in_memory_once(
-    service: BrokerService, peer: Any, serves: Any, kind: str
+    service: BrokerService, peer: Connect, serves: Callable[[], Any], kind: str
 ) -> None:
     port = int(service.connectors[1].connect_uri.rpartition(":")[2])
     lazy = [await anyio.connect_tcp("127.0.0.1", port) for _ in range(20)]
@@ -136,7 +137,7 @@ async def test_a_message_for_many_stomp_clients_is_in_memory_once(
 
 
 async def test_nobody_waits_for_those_who_do_not_read(
-    service: BrokerService, peer: Any, serves: Any
+    service: BrokerService, peer: Connect, serves: Callable[[], Any]
 ) -> None:
     """The oldest are disconnected while others need the memory; their messages are redelivered."""
     sender = await peer("sender")
@@ -167,7 +168,7 @@ async def test_nobody_waits_for_those_who_do_not_read(
 
 
 async def test_who_reads_again_gets_everything_in_order(
-    service: BrokerService, peer: Any, serves: Any
+    service: BrokerService, peer: Connect, serves: Callable[[], Any]
 ) -> None:
     lazy, sender = await peer("lazy"), await peer("sender")
     await lazy.connect()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
@@ -18,6 +18,7 @@ from pyjms.wire.openwire.commands import (
     SessionInfo,
 )
 from pyjms_broker.service import BrokerService
+from tests.kit.brokers.openwire_attacker import Connect
 from tests.kit.waiting import until
 
 MIB = 1 << 20
@@ -54,7 +55,7 @@ def requests(count: int) -> list[SessionInfo]:
 
 
 async def test_a_client_can_acknowledge_before_it_reads(
-    service: BrokerService, peer: Any, serves: Any
+    service: BrokerService, peer: Connect, serves: Callable[[], Any]
 ) -> None:
     """Java's does if a listener is called by the thread that reads (alwaysSessionAsync=false)."""
     lazy, sender = await peer("lazy"), await peer("sender")

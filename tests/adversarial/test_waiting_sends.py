@@ -11,6 +11,7 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import MessageAck, MessageDispatch
 from pyjms_broker.service import BrokerService
+from tests.kit.brokers.openwire_attacker import Connect
 from tests.kit.waiting import until
 
 MIB = 1 << 20
@@ -48,7 +49,7 @@ async def settled() -> None:
 
 @pytest.mark.parametrize("answered", [True, False], ids=["requests", "oneway"])
 async def test_long_messages_that_wait_are_not_read_beyond_the_limit(
-    service: BrokerService, peer: Any, answered: bool
+    service: BrokerService, peer: Connect, answered: bool
 ) -> None:
     bodies = [bytes([number]) * SIZE for number in range(8)]
     consumer = await peer("consumer")
@@ -79,7 +80,7 @@ async def test_long_messages_that_wait_are_not_read_beyond_the_limit(
 
 
 async def test_a_client_that_leaves_while_its_message_waits_for_space(
-    service: BrokerService, peer: Any
+    service: BrokerService, peer: Connect
 ) -> None:
     senders = [await peer(f"sender{number}") for number in range(6)]
     budget = service.frame_budget
@@ -101,7 +102,7 @@ async def test_a_client_that_leaves_while_its_message_waits_for_space(
     await until(lambda: budget.held > 0)
 
 
-async def test_short_messages_that_wait_have_a_share(service: BrokerService, peer: Any) -> None:
+async def test_short_messages_that_wait_have_a_share(service: BrokerService, peer: Connect) -> None:
     """Once the limit is exceeded, each client has 1 MiB instead of 64."""
     senders = [await peer(f"sender{number}") for number in range(6)]
     for sender in senders:

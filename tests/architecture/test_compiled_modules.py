@@ -56,6 +56,19 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes_of(module: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree_of(source_of(module))))
+
+
+def called(node: ast.Call) -> str:
+    """Return the last part of the name of what is called, or nothing."""
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
 def classes_of(module: str) -> Iterator[ast.ClassDef]:
     for node in tree_of(source_of(module)).body:
         if isinstance(node, ast.ClassDef):
@@ -69,16 +82,16 @@ def base_names(node: ast.ClassDef) -> list[str]:
 @pytest.mark.parametrize("module", MODULES)
 def test_generator_expressions_are_read_at_once(module: str) -> None:
     """mypyc makes a list of a generator expression before anybody asks for its first item."""
-    tree = tree_of(source_of(module))
+    nodes = nodes_of(module)
     read = {
         id(argument)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in CONSUMERS
+        for node in nodes
+        if isinstance(node, ast.Call) and called(node) in CONSUMERS
         for argument in node.args
-    } | {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Starred)}
+    } | {id(node.value) for node in nodes if isinstance(node, ast.Starred)}
     assert [
         f"line {node.lineno}: write a loop, a generator or a list"
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.GeneratorExp) and id(node) not in read
     ] == []
 
@@ -114,7 +127,7 @@ def test_classes_can_be_compiled(module: str) -> None:
 def test_attributes_have_names_that_c_allows(module: str) -> None:
     assert [
         f"line {node.lineno}: {node.attr}"
-        for node in ast.walk(tree_of(source_of(module)))
+        for node in nodes_of(module)
         if isinstance(node, ast.Attribute) and node.attr[:1] == "_" and node.attr[1:] in C_NAMES
     ] == []
 
@@ -123,7 +136,7 @@ def test_attributes_have_names_that_c_allows(module: str) -> None:
 def test_arguments_are_not_deleted(module: str) -> None:
     assert [
         f"line {node.lineno}: del {target.id}"
-        for node in ast.walk(tree_of(source_of(module)))
+        for node in nodes_of(module)
         if isinstance(node, ast.Delete)
         for target in node.targets
         if isinstance(target, ast.Name)
@@ -136,7 +149,7 @@ def test_coroutines_do_not_wait_while_they_handle_an_error(module: str) -> None:
     waits = (ast.Await, ast.AsyncWith, ast.AsyncFor, ast.Yield, ast.YieldFrom)
     handling = [
         statement
-        for node in ast.walk(tree_of(source_of(module)))
+        for node in nodes_of(module)
         for statement in (
             node.finalbody
             if isinstance(node, ast.Try)

@@ -28,7 +28,7 @@ PRODUCER = ProducerId("c", 1, 1)
 
 
 @pytest.fixture(params=STORES)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[JobSchedulerStore]:
     made: JobSchedulerStore = STORES[request.param](tmp_path)
     await made.start()
     yield made
@@ -36,7 +36,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 @pytest.fixture
-def scheduler(store: Any) -> Any:
+def scheduler(store: JobSchedulerStore) -> JobScheduler:
     return store.scheduler()
 
 
@@ -49,7 +49,7 @@ def message(text: str) -> ActiveMQTextMessage:
     )
 
 
-def add(scheduler: Any, job_id: str, next_time: int, **options: Any) -> ScheduledJob:
+def add(scheduler: JobScheduler, job_id: str, next_time: int, **options: Any) -> ScheduledJob:
     job = ScheduledJob(job_id, 1000, next_time, **options)
     scheduler.add(job, message(job_id))
     return job
@@ -94,7 +94,9 @@ async def test_jobs_are_due_in_the_order_of_their_times(scheduler: Any) -> None:
     assert scheduler.next_time == 2000
 
 
-async def test_repetitions_of_endless_and_cron_jobs_are_not_used_up(scheduler: Any) -> None:
+async def test_repetitions_of_endless_and_cron_jobs_are_not_used_up(
+    scheduler: JobScheduler,
+) -> None:
     add(scheduler, "endless", 1000, repeat=-1)
     add(scheduler, "cron", 1000, cron_entry="* * * * *", repeat=4)
     for time in (2000, 3000):
@@ -103,7 +105,7 @@ async def test_repetitions_of_endless_and_cron_jobs_are_not_used_up(scheduler: A
     assert [(j.repeat, j.execution_count) for j in scheduler.jobs()] == [(-1, 2), (4, 2)]
 
 
-async def test_unknown_jobs_are_ignored(scheduler: Any) -> None:
+async def test_unknown_jobs_are_ignored(scheduler: JobScheduler) -> None:
     assert scheduler.remove("none") is COMPLETED
     assert scheduler.reschedule("none", 1) is COMPLETED
     assert len(scheduler) == 0
@@ -117,7 +119,7 @@ async def test_a_job_takes_the_place_of_one_with_its_id(scheduler: Any) -> None:
     assert scheduler.message("a").type == "newer"
 
 
-async def test_jobs_of_a_time_span_are_listed_and_removed(scheduler: Any) -> None:
+async def test_jobs_of_a_time_span_are_listed_and_removed(scheduler: JobScheduler) -> None:
     for number in range(1, 9):
         add(scheduler, f"j{number}", number * 1000)
     assert ids(scheduler.jobs(3000, 5000)) == ["j3", "j4", "j5"]
@@ -129,7 +131,7 @@ async def test_jobs_of_a_time_span_are_listed_and_removed(scheduler: Any) -> Non
     assert list(scheduler.jobs()) == []
 
 
-async def test_many_jobs_with_one_time_are_all_listed(scheduler: Any) -> None:
+async def test_many_jobs_with_one_time_are_all_listed(scheduler: JobScheduler) -> None:
     for number in range(1203):
         add(scheduler, f"j{number:04}", 5000)
     assert ids(scheduler.jobs()) == [f"j{number:04}" for number in range(1203)]
@@ -145,7 +147,7 @@ async def test_messages_of_removed_jobs_are_released(store: Any, scheduler: Any)
     assert len(frames) <= 1001
 
 
-async def test_schedulers_do_not_mix(store: Any, scheduler: Any) -> None:
+async def test_schedulers_do_not_mix(store: JobSchedulerStore, scheduler: JobScheduler) -> None:
     other = store.scheduler("other")
     add(scheduler, "a", 1000)
     add(other, "a", 2000)
@@ -157,7 +159,7 @@ async def test_schedulers_do_not_mix(store: Any, scheduler: Any) -> None:
     assert (len(scheduler), len(other)) == (1, 0)
 
 
-async def test_what_was_answered_is_safe(store: Any, scheduler: Any) -> None:
+async def test_what_was_answered_is_safe(store: JobSchedulerStore, scheduler: JobScheduler) -> None:
     answer = scheduler.add(ScheduledJob("a", 1, 2), message("a"))
     if answer is not None:
         await store.checkpoint()

@@ -18,7 +18,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
 from tests.kit.brokers.policies import activemq_with_policies, connect, policy_broker
-from tests.kit.clients.raw import RawClient
+from tests.kit.clients.raw import Connect, RawClient
 from tests.kit.values import present
 
 __all__ = ["activemq_with_policies", "connect", "policy_broker"]
@@ -72,7 +72,7 @@ async def topics(client: RawClient, count: int) -> list[str]:
 
 @pytest.mark.fact("activemq-broker 11/MessageDelivered.Queue/Topic.X")
 @pytest.mark.parametrize("destination", [Queue("advised.d"), Topic("advised.d")])
-async def test_each_arrival(connect: Any, destination: Destination) -> None:
+async def test_each_arrival(connect: Connect, destination: Destination) -> None:
     watcher, client = await connect(), await connect()
     await watch(watcher, "MessageDelivered")
     (sent,) = await send(client, destination, "x", marshalled_properties=encode_map({"p": 1}))
@@ -92,7 +92,7 @@ async def test_each_arrival(connect: Any, destination: Destination) -> None:
     await watcher.nothing_dispatched()
 
 
-async def test_each_copy_of_a_composite_arrives_once(connect: Any) -> None:
+async def test_each_copy_of_a_composite_arrives_once(connect: Connect) -> None:
     watcher, client = await connect(), await connect()
     await watch(watcher, "MessageDelivered")
     await send(client, Queue("advised.c1,advised.c2,topic://advised.c3"), "x")
@@ -105,7 +105,7 @@ async def test_each_copy_of_a_composite_arrives_once(connect: Any) -> None:
     }
 
 
-async def test_a_topic_message_of_a_transaction_arrives_at_its_commit(connect: Any) -> None:
+async def test_a_topic_message_of_a_transaction_arrives_at_its_commit(connect: Connect) -> None:
     watcher, client = await connect(), await connect()
     await watch(watcher, "MessageDelivered")
     for number, (end, count) in enumerate(((4, 0), (2, 1)), 1):
@@ -120,7 +120,7 @@ async def test_a_topic_message_of_a_transaction_arrives_at_its_commit(connect: A
 @pytest.mark.fact("activemq-broker 11/NoConsumer.Queue.X / .Topic.X")
 @pytest.mark.parametrize("destination", [Queue("advised.n"), Topic("advised.n")])
 async def test_a_message_without_consumers_is_sent_on(
-    connect: Any, destination: Destination
+    connect: Connect, destination: Destination
 ) -> None:
     watcher, client = await connect(), await connect()
     await watch(watcher, "NoConsumer")
@@ -141,7 +141,7 @@ async def test_a_message_without_consumers_is_sent_on(
     await watcher.nothing_dispatched()
 
 
-async def test_a_forwarded_message_without_consumers_says_where_it_was(connect: Any) -> None:
+async def test_a_forwarded_message_without_consumers_says_where_it_was(connect: Connect) -> None:
     watcher, client = await connect(), await connect()
     await watch(watcher, "NoConsumer")
     await send(client, Queue("advised.f1,advised.f2"), "x")
@@ -152,7 +152,7 @@ async def test_a_forwarded_message_without_consumers_says_where_it_was(connect: 
     }
 
 
-async def test_who_counts_as_a_consumer(connect: Any) -> None:
+async def test_who_counts_as_a_consumer(connect: Connect) -> None:
     watcher, client = await connect(), await connect()
     await watch(watcher, "NoConsumer")
     await client.consumer(Queue("advised.browsed"), browser=True)
@@ -169,7 +169,9 @@ async def test_who_counts_as_a_consumer(connect: Any) -> None:
 
 
 @pytest.mark.fact("activemq-broker 11/MessageConsumed.Queue/Topic.X")
-async def test_consumed_includes_poison_but_no_unacknowledged_topic_messages(connect: Any) -> None:
+async def test_consumed_includes_poison_but_no_unacknowledged_topic_messages(
+    connect: Connect,
+) -> None:
     watcher, client = await connect(), await connect()
     await watch(watcher, "MessageConsumed")
     await client.consumer(Queue("advised.consumed"))
@@ -213,7 +215,7 @@ async def test_bodies_on_demand(connect: Any) -> None:
 @pytest.mark.fact(
     "activemq-broker 11/FULL.Queue/Topic.X", "activemq-broker 11/FastProducer.Queue/Topic.X"
 )
-async def test_full_memory_and_who_sends_then(connect: Any) -> None:
+async def test_full_memory_and_who_sends_then(connect: Connect) -> None:
     watcher, client = await connect(), await connect()
     await watch(watcher, "FULL", "FastProducer")
     queue = Queue(f"full.{client.name}")
@@ -237,7 +239,7 @@ async def test_full_memory_and_who_sends_then(connect: Any) -> None:
 
 @pytest.mark.fact("activemq-broker T10", "activemq-broker 11/MessageDiscarded.Queue/Topic.X")
 @pytest.mark.parametrize("persistent", [True, False])
-async def test_discarded_messages(connect: Any, persistent: bool) -> None:
+async def test_discarded_messages(connect: Connect, persistent: bool) -> None:
     watcher, client = await connect(), await connect()
     await watch(watcher, "MessageDiscarded", "MessageDLQd")
     topic = Topic(f"discarding.{client.name}")
@@ -260,7 +262,9 @@ async def test_discarded_messages(connect: Any, persistent: bool) -> None:
 
 
 @pytest.mark.fact("activemq-broker T7", "activemq-broker 11/SlowConsumer.Queue/Topic.X")
-async def test_a_topic_consumer_with_more_than_its_prefetch_pending_is_slow(connect: Any) -> None:
+async def test_a_topic_consumer_with_more_than_its_prefetch_pending_is_slow(
+    connect: Connect,
+) -> None:
     watcher, client = await connect(), await connect()
     await watch(watcher, "SlowConsumer")
     topic = Topic(f"advised.slow.{client.name}")
@@ -277,7 +281,9 @@ async def test_a_topic_consumer_with_more_than_its_prefetch_pending_is_slow(conn
 
 @pytest.mark.fact("activemq-broker 11/MasterBroker")
 @pytest.mark.parametrize("topic", [f"{A}MasterBroker", f"{A}>"])
-async def test_each_consumer_is_told_that_the_broker_is_a_master(connect: Any, topic: str) -> None:
+async def test_each_consumer_is_told_that_the_broker_is_a_master(
+    connect: Connect, topic: str
+) -> None:
     client = await connect()
     await client.consumer(Topic(topic))
     advisory = await client.message()
@@ -287,7 +293,7 @@ async def test_each_consumer_is_told_that_the_broker_is_a_master(connect: Any, t
 
 
 @pytest.mark.fact("activemq-broker 11/VirtualDestination.Consumer.Queue/Topic.X")
-async def test_consumers_that_a_virtual_topic_feeds(connect: Any) -> None:
+async def test_consumers_that_a_virtual_topic_feeds(connect: Connect) -> None:
     watcher, client = await connect(), await connect()
     await watch(watcher, "VirtualDestination.Consumer")
     name = f"VirtualTopic.{client.name}"

@@ -10,11 +10,12 @@ import pytest
 from pyjms import Batch
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.template.template import JmsTemplate
+from tests.kit.brokers.comparison import MakeFactory
 
 pytestmark = pytest.mark.activemq
 
 
-async def test_batches_commit_reject_and_roll_back(quick_factory: Any, name: str) -> None:
+async def test_batches_commit_reject_and_roll_back(quick_factory: MakeFactory, name: str) -> None:
     template = JmsTemplate(quick_factory(), receive_timeout=5.0)
     seen: list[list[str]] = []
     finished = anyio.Event()

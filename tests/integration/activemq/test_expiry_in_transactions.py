@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from pyjms.client.session import ActiveMQSession
 from pyjms.jms.destination import Queue, Topic
 from pyjms.runtime import clock as _clock
+from tests.kit.brokers.comparison import OpenConnection
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.activemq
@@ -16,7 +18,7 @@ BRIEF = 0.3
 """Seconds that a message lives which expires in the transaction."""
 
 
-async def send(session: Any, destination: Any, text: str, lifetime: float = 60) -> Any:
+async def send(session: ActiveMQSession, destination: Any, text: str, lifetime: float = 60) -> Any:
     producer = await session.create_producer(destination)
     message = session.create_text_message(text)
     await producer.send(message, time_to_live=lifetime)
@@ -29,13 +31,13 @@ async def expired(message: Any) -> None:
     await until(lambda: _clock.time_ms() > message.expiration + 20, turn=lambda: _clock.sleep(0.01))
 
 
-async def consumer_of(session: Any, destination: Any) -> Any:
+async def consumer_of(session: ActiveMQSession, destination: Any) -> Any:
     if destination.is_topic:
         return await session.create_durable_subscriber(destination, "s")
     return await session.create_consumer(destination)
 
 
-async def rest(session: Any, destination: Any, consumer: Any, last: str) -> list[str]:
+async def rest(session: ActiveMQSession, destination: Any, consumer: Any, last: str) -> list[str]:
     """Return the texts up to that of a message that is sent now."""
     await send(session, destination, last)
     found: list[str] = []
@@ -50,7 +52,7 @@ def destination(request: pytest.FixtureRequest, name: str) -> Any:
 
 
 @pytest.fixture
-async def sessions(connect: Any, name: str) -> Any:
+async def sessions(connect: OpenConnection, name: str) -> Any:
     """A transacted session and one that is not."""
     connection = await connect(client_id=name, start=True)
     transacted = await connection.create_session(transacted=True)
@@ -85,7 +87,7 @@ async def test_what_waits_in_the_prefetch_expires(
     await until_letters(plain, name, ["brief"])
 
 
-async def until_letters(session: Any, name: str, expected: list[str]) -> None:
+async def until_letters(session: ActiveMQSession, name: str, expected: list[str]) -> None:
     with _clock.timeout(5):
         while await dead_letters(session, name) != expected:
             await _clock.sleep(0.05)
@@ -150,7 +152,7 @@ async def test_a_consumer_that_closes_in_its_transaction(
 
 @pytest.mark.fact("activemq-broker X10")
 async def test_what_expires_before_its_own_commit_is_not_delivered(
-    connect: Any, destination: Any, name: str
+    connect: OpenConnection, destination: Any, name: str
 ) -> None:
     plain = await (await connect(client_id=name)).create_session()
     transacted = await (await connect()).create_session(transacted=True)

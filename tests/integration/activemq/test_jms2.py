@@ -10,6 +10,7 @@ from pyjms.enums import AcknowledgeMode
 from pyjms.errors import InvalidDestinationException, JMSException, MessageFormatException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
+from tests.kit.brokers.comparison import MakeFactory
 
 pytestmark = pytest.mark.activemq
 
@@ -36,7 +37,7 @@ async def bodies(*consumers: Any) -> list[list[str]]:
 
 
 @pytest.mark.fact("jms-api 11.7", "jms-api 14/JMSContext, JMSProducer, JMSConsumer")
-async def test_a_context(quick_factory: Any, name: str) -> None:
+async def test_a_context(quick_factory: MakeFactory, name: str) -> None:
     queue = Queue(name)
     async with await quick_factory().create_context(session_mode=AcknowledgeMode.CLIENT) as context:
         producer = context.create_producer().set_priority(3).set_property("n", 1)
@@ -59,7 +60,7 @@ async def test_a_context(quick_factory: Any, name: str) -> None:
 
 
 @pytest.mark.fact("jms-api 3.11")
-async def test_asynchronous_sends(quick_factory: Any, name: str) -> None:
+async def test_asynchronous_sends(quick_factory: MakeFactory, name: str) -> None:
     queue, outcomes = Queue(name), Outcomes()
     texts = [str(number) for number in range(200)]
     context = await quick_factory().create_context(session_mode=AcknowledgeMode.TRANSACTED)
@@ -76,7 +77,7 @@ async def test_asynchronous_sends(quick_factory: Any, name: str) -> None:
 
 
 @pytest.mark.fact("jms-api 4.9")
-async def test_shared_subscriptions(quick_factory: Any, name: str) -> None:
+async def test_shared_subscriptions(quick_factory: MakeFactory, name: str) -> None:
     topic = Topic(f"VirtualTopic.{name}")
     async with (
         await quick_factory("jms.prefetchPolicy.queuePrefetch=1").create_context() as one,

@@ -11,7 +11,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import decode_map, decode_text, encode_map
 from tests.kit.brokers.policies import activemq_with_policies, connect, policy_broker
-from tests.kit.clients.raw import RawClient
+from tests.kit.clients.raw import Connect, RawClient
 
 __all__ = ["activemq_with_policies", "connect", "policy_broker"]
 
@@ -55,7 +55,7 @@ async def recovered(client: RawClient, topic: Destination, count: int, **fields:
         ),
     ],
 )
-async def test_each_policy(connect: Any, policy: str, expected: str) -> None:
+async def test_each_policy(connect: Connect, policy: str, expected: str) -> None:
     client = await connect()
     topic = Topic(f"{policy}.{client.name}")
     await send(client, topic, "12345")
@@ -63,7 +63,7 @@ async def test_each_policy(connect: Any, policy: str, expected: str) -> None:
     assert await recovered(client, topic, 0, retroactive=False) == ""
 
 
-async def test_old_messages_are_forgotten(connect: Any) -> None:
+async def test_old_messages_are_forgotten(connect: Connect) -> None:
     client = await connect()
     topic = Topic(f"timed.{client.name}")
     await send(client, topic, "1")
@@ -73,14 +73,14 @@ async def test_old_messages_are_forgotten(connect: Any) -> None:
 
 
 @pytest.mark.fact("activemq-broker 2.1/alwaysRetroactive")
-async def test_policies_that_make_every_consumer_retroactive(connect: Any) -> None:
+async def test_policies_that_make_every_consumer_retroactive(connect: Connect) -> None:
     client = await connect()
     topic = Topic(f"always.{client.name}")
     await send(client, topic, "12345")
     assert await recovered(client, topic, 3, retroactive=False) == "345"
 
 
-async def test_patterns_and_composites(connect: Any) -> None:
+async def test_patterns_and_composites(connect: Connect) -> None:
     client = await connect()
     topics = [Topic(f"count.{client.name}.{child}") for child in "ab"]
     for topic, sent in zip(topics, ("123", "456"), strict=True):
@@ -89,7 +89,7 @@ async def test_patterns_and_composites(connect: Any) -> None:
         assert "".join(sorted(await recovered(client, Topic(wanted), 6))) == "123456"
 
 
-async def test_recovered_messages_come_before_new_ones(connect: Any) -> None:
+async def test_recovered_messages_come_before_new_ones(connect: Connect) -> None:
     client = await connect()
     topic = Topic(f"count.{client.name}")
     await send(client, topic, "123")
@@ -107,7 +107,7 @@ def properties(message: ActiveMQMessage) -> dict[str, object]:
 
 
 @pytest.mark.fact("activemq-broker 4.2/(built in) retained")
-async def test_retained_messages(connect: Any) -> None:
+async def test_retained_messages(connect: Connect) -> None:
     client = await connect()
     topic = Topic(f"retained.{client.name}")
     live = await client.consumer(topic)
@@ -142,7 +142,7 @@ async def test_durable_subscriptions_at_each_activation(connect: Any) -> None:
         await client.remove(consumer)
 
 
-async def test_advisories_that_a_policy_keeps(connect: Any) -> None:
+async def test_advisories_that_a_policy_keeps(connect: Connect) -> None:
     client = await connect()
     queue = Queue(f"kept.{client.name}")
     topic = Topic(f"ActiveMQ.Advisory.Producer.Queue.{queue.physical_name}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pyjms.errors import NoConsumerException
 from pyjms.jms.destination import parse_destination
 from pyjms.template.template import JmsTemplate
+from tests.kit.brokers.comparison import MakeFactory
 
 pytestmark = pytest.mark.activemq
 
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.activemq
 @pytest.mark.fact("spring-jms 4.14.2")
 @pytest.mark.parametrize("pattern", ["{}", "{}.>", "{},other"])
 async def test_a_request_without_a_consumer_fails_at_once(
-    quick_factory: Any, name: str, pattern: str
+    quick_factory: MakeFactory, name: str, pattern: str
 ) -> None:
     factory = quick_factory()
     template = JmsTemplate(factory, require_consumer=True)

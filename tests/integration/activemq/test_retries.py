@@ -11,13 +11,14 @@ from pyjms import Reject, Retry, RetryPolicy
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.template.redrive import redrive
 from pyjms.template.template import JmsTemplate
+from tests.kit.brokers.comparison import MakeFactory
 
 pytestmark = pytest.mark.activemq
 
 
 @pytest.mark.parametrize("own", [True, False])
 async def test_messages_are_retried_become_dead_letters_and_are_redriven(
-    own: bool, quick_factory: Any, name: str
+    own: bool, quick_factory: MakeFactory, name: str
 ) -> None:
     template = JmsTemplate(quick_factory(), receive_timeout=30.0)
     dead = f"{name}.failed" if own else "ActiveMQ.DLQ"

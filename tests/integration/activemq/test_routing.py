@@ -12,6 +12,7 @@ from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.runtime import clock as _clock
+from tests.kit.brokers.comparison import OpenConnection
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.activemq
@@ -69,7 +70,9 @@ async def test_wildcards(connect: Any, name: str) -> None:
 
 @pytest.mark.fact("activemq-broker D5")
 @pytest.mark.parametrize("kind", [Queue, Topic])
-async def test_several_final_wildcards_are_one(connect: Any, name: str, kind: Any) -> None:
+async def test_several_final_wildcards_are_one(
+    connect: OpenConnection, name: str, kind: Any
+) -> None:
     session = await (await connect()).create_session()
     consumer = await session.create_consumer(kind(f"{name}.>.>"))
     sent = ["", ".a", ".a.b", ".a.b.c"]
@@ -92,7 +95,7 @@ async def test_browsing_leaves_everything(connect: Any, name: str) -> None:
     assert await take(await session.create_consumer(Queue(name)), 5) == list("01234")
 
 
-async def test_no_local(connect: Any, name: str) -> None:
+async def test_no_local(connect: OpenConnection, name: str) -> None:
     session = await (await connect()).create_session()
     consumer = await session.create_consumer(Topic(name), no_local=True)
     await send(session, Topic(name), "mine")
@@ -100,7 +103,7 @@ async def test_no_local(connect: Any, name: str) -> None:
     assert await take(consumer, 1) == ["theirs"]
 
 
-async def test_priorities_do_not_count_by_default(connect: Any, name: str) -> None:
+async def test_priorities_do_not_count_by_default(connect: OpenConnection, name: str) -> None:
     session = await (await connect()).create_session()
     for priority in (1, 9, 4, 0):
         await send(session, Queue(name), str(priority), priority=priority)
@@ -140,7 +143,7 @@ async def test_groups_stay_with_their_consumer(connect: Any, name: str) -> None:
         assert first == [True, *[False] * 3]
 
 
-async def test_exclusive_consumers(connect: Any, name: str) -> None:
+async def test_exclusive_consumers(connect: OpenConnection, name: str) -> None:
     connection = await connect()
     sessions = [await connection.create_session() for _ in range(2)]
     exclusive = Queue(f"{name}?consumer.exclusive=true")
@@ -152,7 +155,7 @@ async def test_exclusive_consumers(connect: Any, name: str) -> None:
     assert await take(waiting, 1) == ["3"]
 
 
-async def test_dups_ok(connect: Any, name: str) -> None:
+async def test_dups_ok(connect: OpenConnection, name: str) -> None:
     connection = await connect()
     session = await connection.create_session(acknowledge_mode=AcknowledgeMode.DUPS_OK)
     queue = await session.create_consumer(Queue(name))
@@ -167,7 +170,9 @@ async def test_dups_ok(connect: Any, name: str) -> None:
     assert await (await session.create_consumer(Queue(name))).receive(0.2) is None
 
 
-async def test_another_connection_learns_that_a_temporary_queue_was_deleted(connect: Any) -> None:
+async def test_another_connection_learns_that_a_temporary_queue_was_deleted(
+    connect: OpenConnection,
+) -> None:
     owner, other = await connect(), await connect()
     owning = await owner.create_session()
     temporary = await owning.create_temporary_queue()
@@ -182,7 +187,7 @@ async def test_another_connection_learns_that_a_temporary_queue_was_deleted(conn
             await send(session, temporary, "gone")
 
 
-async def test_temporary_topics(connect: Any) -> None:
+async def test_temporary_topics(connect: OpenConnection) -> None:
     owner, other = await connect(), await connect()
     owning, session = await owner.create_session(), await other.create_session()
     temporary = await owning.create_temporary_topic()
@@ -195,7 +200,7 @@ async def test_temporary_topics(connect: Any) -> None:
         await send(owning, temporary, "y")
 
 
-async def test_offline_durable_subscribers_catch_up(connect: Any, name: str) -> None:
+async def test_offline_durable_subscribers_catch_up(connect: OpenConnection, name: str) -> None:
     topic = Topic(name)
     first = await connect(client_id=name)
     session = await first.create_session()
@@ -233,7 +238,9 @@ async def test_what_a_lost_connection_held_goes_to_another(connect: Any, name: s
     ]
 
 
-async def test_a_listener_on_an_idle_connection_is_kept_alive(connect: Any, name: str) -> None:
+async def test_a_listener_on_an_idle_connection_is_kept_alive(
+    connect: OpenConnection, name: str
+) -> None:
     connection = await connect("wireFormat.maxInactivityDuration=300")
     session = await connection.create_session()
     heard = anyio.Event()
@@ -248,7 +255,7 @@ async def test_a_listener_on_an_idle_connection_is_kept_alive(connect: Any, name
 @pytest.mark.fact("activemq-broker V7")
 @pytest.mark.parametrize("pattern", ["*.it", ">"])
 async def test_a_pattern_of_the_queues_of_virtual_topics(
-    connect: Any, name: str, pattern: str
+    connect: OpenConnection, name: str, pattern: str
 ) -> None:
     session = await (await connect()).create_session()
     queue = Queue(f"Consumer.a.VirtualTopic.{name}.{pattern}")

@@ -56,7 +56,9 @@ class User:
     def __init__(self, connection: Any, session: Any, queue: Queue) -> None:
         self.connection, self.session, self.queue = connection, session, queue
 
-    async def order(self, text: str, to: Any = None, session: Any = None, **orders: Any) -> Any:
+    async def order(
+        self, text: str, to: Any = None, session: Any = None, **orders: Any
+    ) -> TextMessage:
         producer = await (session or self.session).create_producer(to or self.queue)
         message = TextMessage(text)
         for name, value in orders.items():

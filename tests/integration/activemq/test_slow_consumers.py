@@ -47,7 +47,9 @@ def configuration() -> str:
 
 
 @pytest.fixture(scope="module", params=["activemq", "pyjms"])
-def aborting(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[str]:
+def aborting(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The URL of a broker that aborts slow consumers."""
     folder: Path = tmp_path_factory.mktemp("slow")
     if request.param == "activemq":
@@ -89,7 +91,7 @@ async def consumer_of(client: RawClient, destination: Destination, **fields: Any
 
 @pytest.mark.fact("activemq-broker T13")
 @pytest.mark.parametrize("fields", [{}, DURABLE], ids=["topic", "durable"])
-async def test_full(open_client: Any, name: str, fields: Any) -> None:
+async def test_full(open_client: Callable[..., Any], name: str, fields: Any) -> None:
     client, other = await open_client(), await open_client()
     destination = Topic(f"slow.{name}")
     consumer = await consumer_of(client, destination, **fields)
@@ -99,7 +101,7 @@ async def test_full(open_client: Any, name: str, fields: Any) -> None:
 
 @pytest.mark.fact("activemq-broker T14")
 @KINDS
-async def test_silent(open_client: Any, name: str, kind: Any, fields: Any) -> None:
+async def test_silent(open_client: Callable[..., Any], name: str, kind: Any, fields: Any) -> None:
     client, other = await open_client(), await open_client()
     destination = kind(f"ack.{name}")
     idle = await consumer_of(other, destination, selector="FALSE", **fields)
@@ -111,14 +113,14 @@ async def test_silent(open_client: Any, name: str, kind: Any, fields: Any) -> No
 
 @pytest.mark.fact("activemq-broker T14")
 @KINDS
-async def test_idle(open_client: Any, name: str, kind: Any, fields: Any) -> None:
+async def test_idle(open_client: Callable[..., Any], name: str, kind: Any, fields: Any) -> None:
     client = await open_client()
     consumer = await consumer_of(client, kind(f"idle.{name}"), **fields)
     assert await aborted(client) == consumer
 
 
 @pytest.mark.fact("activemq-broker T13")
-async def test_connection(open_client: Any, name: str) -> None:
+async def test_connection(open_client: Callable[..., Any], name: str) -> None:
     client, other = await open_client(), await open_client()
     destination = Topic(f"connection.{name}")
     await consumer_of(client, destination)
@@ -128,7 +130,7 @@ async def test_connection(open_client: Any, name: str) -> None:
 
 
 @pytest.mark.fact("activemq-broker T14")
-async def test_without_prefetch(open_client: Any, name: str) -> None:
+async def test_without_prefetch(open_client: Callable[..., Any], name: str) -> None:
     client = await open_client()
     destination = Queue(f"ack.{name}")
     consumer = await consumer_of(client, destination, prefetch_size=0)

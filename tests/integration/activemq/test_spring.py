@@ -21,6 +21,7 @@ from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.simple_container import SimpleMessageListenerContainer
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate
+from tests.kit.brokers.comparison import MakeFactory
 
 pytestmark = pytest.mark.activemq
 
@@ -32,12 +33,12 @@ def text_message(text: str, session: Session) -> Message:
 
 
 @pytest.fixture
-def template(quick_factory: Any) -> JmsTemplate:
+def template(quick_factory: MakeFactory) -> JmsTemplate:
     return JmsTemplate(quick_factory(), receive_timeout=5.0)
 
 
 @pytest.fixture
-async def listening(quick_factory: Any) -> AsyncIterator[Any]:
+async def listening(quick_factory: MakeFactory) -> AsyncIterator[Any]:
     """Starts containers; they are shut down after the test."""
     started: list[Any] = []
 
@@ -113,7 +114,9 @@ async def test_the_template_sends_receives_and_browses(template: JmsTemplate, na
     assert await template.receive_and_convert(name) == "0"
 
 
-async def test_transacted_templates_on_a_caching_factory(quick_factory: Any, name: str) -> None:
+async def test_transacted_templates_on_a_caching_factory(
+    quick_factory: MakeFactory, name: str
+) -> None:
     caching = CachingConnectionFactory(quick_factory(), session_cache_size=3)
     template = JmsTemplate(caching, session_transacted=True, receive_timeout=5.0)
     for number in range(20):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.jms.destination import Topic
+from tests.kit.brokers.comparison import OpenConnection
 
 pytestmark = pytest.mark.activemq
 
@@ -25,7 +26,7 @@ async def take(consumer: Any, count: int) -> list[str]:
 @pytest.mark.fact("activemq-broker T1", "activemq-broker T3")
 @pytest.mark.parametrize("same_session", [True, False])
 async def test_each_subscriber_of_a_connection_gets_its_own_copy(
-    connect: Any, name: str, same_session: bool
+    connect: OpenConnection, name: str, same_session: bool
 ) -> None:
     connection = await connect(client_id=name)
     first = await connection.create_session()
@@ -55,7 +56,7 @@ async def test_each_subscriber_of_a_connection_gets_its_own_copy(
 
 @pytest.mark.fact("activemq-broker T1")
 async def test_a_full_subscriber_holds_up_no_other_of_its_connection(
-    connect: Any, name: str
+    connect: OpenConnection, name: str
 ) -> None:
     connection = await connect()
     session = await connection.create_session()
@@ -68,7 +69,9 @@ async def test_a_full_subscriber_holds_up_no_other_of_its_connection(
 
 
 @pytest.mark.fact("activemq-broker T4")
-async def test_a_durable_no_local_subscription_over_reconnects(connect: Any, name: str) -> None:
+async def test_a_durable_no_local_subscription_over_reconnects(
+    connect: OpenConnection, name: str
+) -> None:
     topic = Topic(name)
     me, other = await connect(client_id=name), await connect()
     session = await me.create_session()

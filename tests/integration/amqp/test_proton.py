@@ -74,7 +74,7 @@ async def test_messages_come_back(amqp: AmqpBroker) -> None:
 async def test_large_messages(amqp: AmqpBroker) -> None:
     body = bytes(range(256)) * 4000
 
-    def run(connection: Any) -> Any:
+    def run(connection: Any) -> bytes:
         message = proton.Message(body)
         message.inferred = True
         connection.create_sender("queue://a").send(message)

@@ -56,7 +56,7 @@ async def pair(amqp: AmqpBroker, address: str) -> tuple[Sender, Receiver]:
     return sender, await (await amqp.client("receives")).receiver(address)
 
 
-@pytest.mark.fact("amqp-connector A84")
+@pytest.mark.fact("amqp-connector A84", "activemq-edges AM4")
 async def test_credit_lets_messages_out(amqp: AmqpBroker) -> None:
     sender, receiver = await pair(amqp, "queue://a")
     await sender.texts("1", "2", "3", "4")
@@ -100,7 +100,7 @@ async def test_messages_of_a_topic_wait_for_credit(amqp: AmqpBroker, address: st
     assert await receiver.bodies(2) == ["1", "2"]
 
 
-@pytest.mark.fact("amqp-connector A86")
+@pytest.mark.fact("amqp-connector A86", "activemq-edges AM4")
 @pytest.mark.parametrize("count", [0, 1, 3])
 async def test_drain_sends_what_there_is(amqp: AmqpBroker, count: int) -> None:
     sender, receiver = await pair(amqp, "queue://a")
@@ -127,7 +127,7 @@ async def test_a_drain_waits_until_the_client_reads(amqp: AmqpBroker) -> None:
     assert receiver.count == 2 * count
 
 
-@pytest.mark.fact("amqp-connector A83")
+@pytest.mark.fact("amqp-connector A83", "activemq-edges AM3")
 async def test_copies_are_browsed(amqp: AmqpBroker) -> None:
     sender, _ = await pair(amqp, "queue://a")
     await sender.texts("1", "2")
@@ -157,7 +157,7 @@ async def test_a_drain_waits_until_the_whole_queue_has_been_browsed(amqp: AmqpBr
     assert await browser.drained(10) == []
 
 
-@pytest.mark.fact("amqp-connector A80", "amqp-connector A82")
+@pytest.mark.fact("amqp-connector A80", "amqp-connector A82", "activemq-edges AM3")
 @pytest.mark.parametrize("descriptor", [SELECTOR, ULong(0x0000468C00000004)])
 async def test_a_selector_filters(amqp: AmqpBroker, descriptor: Symbol | ULong) -> None:
     client = await amqp.client()
@@ -221,7 +221,7 @@ async def test_tags_count(amqp: AmqpBroker) -> None:
     assert tags == [b"\0", b"\1", b"\2"]
 
 
-@pytest.mark.fact("amqp-connector A91")
+@pytest.mark.fact("amqp-connector A91", "activemq-edges AM4")
 @pytest.mark.parametrize("settled", [True, False])
 async def test_accepted_messages_are_gone(amqp: AmqpBroker, settled: bool) -> None:
     sender, receiver = await pair(amqp, "queue://a")
@@ -235,7 +235,7 @@ async def test_accepted_messages_are_gone(amqp: AmqpBroker, settled: bool) -> No
     assert await left(amqp, "queue://a") == [("2", 0)]
 
 
-@pytest.mark.fact("amqp-connector A92", "amqp-connector A94")
+@pytest.mark.fact("amqp-connector A92", "amqp-connector A94", "activemq-edges AM4")
 @pytest.mark.parametrize(
     "state", [Rejected(), Modified(undeliverable_here=True), Modified(True, True)]
 )
@@ -252,7 +252,12 @@ async def test_rejected_messages_are_dead_letters(amqp: AmqpBroker, state: State
     assert (found.body, found.count) == ("1", 0)
 
 
-@pytest.mark.fact("amqp-connector A93", "amqp-connector A94", "amqp-connector A95")
+@pytest.mark.fact(
+    "amqp-connector A93",
+    "amqp-connector A94",
+    "amqp-connector A95",
+    "activemq-edges AM4",
+)
 @pytest.mark.parametrize(
     ("state", "count"),
     [(RELEASED, 0), (Modified(), 0), (Modified(delivery_failed=True), 1), (None, 0)],

@@ -88,7 +88,7 @@ async def test_credit_is_refilled(amqp_broker: StartAmqp) -> None:
         assert (flow.delivery_count, flow.link_credit) == (7, 10)
 
 
-@pytest.mark.fact("amqp-connector A52", "amqp-connector A53")
+@pytest.mark.fact("amqp-connector A52", "amqp-connector A53", "activemq-edges AM2")
 @pytest.mark.parametrize(
     ("address", "capabilities", "queue"),
     [
@@ -154,7 +154,7 @@ async def test_the_target_overrides_to(amqp: AmqpBroker) -> None:
     assert message.properties.to == "queue://a"
 
 
-@pytest.mark.fact("amqp-connector A58", "amqp-connector A59")
+@pytest.mark.fact("amqp-connector A58", "amqp-connector A59", "activemq-edges AM2")
 @pytest.mark.parametrize(
     ("capability", "kind"),
     [(None, "queue"), ("topic", "queue"), ("temporary-queue", "queue"), ("temporary-topic", "topic")],

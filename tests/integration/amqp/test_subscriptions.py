@@ -27,7 +27,7 @@ async def resume(client: AmqpClient, name: str) -> Receiver:
     return Receiver(client, 77, answer)
 
 
-@pytest.mark.fact("amqp-connector A100", "amqp-connector A102")
+@pytest.mark.fact("amqp-connector A100", "amqp-connector A102", "activemq-edges AM3")
 @pytest.mark.parametrize("durable", [1, 2])
 @pytest.mark.parametrize("way", ["detach", "end", "close", "lost"])
 async def test_it_is_kept(amqp: AmqpBroker, durable: int, way: str) -> None:
@@ -64,7 +64,7 @@ async def test_queues_have_no_durable_subscriptions(amqp: AmqpBroker) -> None:
     assert amqp.broker.service.region_broker.subscriptions.of_client("c") == []
 
 
-@pytest.mark.fact("amqp-connector A102")
+@pytest.mark.fact("amqp-connector A102", "activemq-edges AM3")
 async def test_close_deletes_it(amqp: AmqpBroker) -> None:
     client = await amqp.client("c")
     receiver = await client.receiver("topic://t", name="sub", durable=2)

@@ -49,7 +49,12 @@ async def test_other_requests_end_the_connection(amqp: AmqpBroker, body: object)
     )  # fmt: skip
 
 
-@pytest.mark.fact("amqp-connector A112", "amqp-connector A115", "amqp-connector A116")
+@pytest.mark.fact(
+    "amqp-connector A112",
+    "amqp-connector A115",
+    "amqp-connector A116",
+    "activemq-edges AM6",
+)
 @pytest.mark.parametrize("fail", [False, True])
 async def test_sends_take_effect_at_the_commit(amqp: AmqpBroker, fail: bool) -> None:
     client = await amqp.client()

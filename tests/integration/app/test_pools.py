@@ -12,6 +12,8 @@ import pytest
 from pyjms import JmsApplication, PyjmsSettings, jms_listener, send_to
 from pyjms.aio import CachingConnectionFactory, ConnectionFactory, JmsPoolConnectionFactory
 from pyjms.aio import JmsTemplate as AioTemplate
+from pyjms.testing.clock import VirtualClock
+from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.waiting import until
 
 
@@ -46,7 +48,9 @@ async def test_which_factory_template_and_listeners_use(
         assert used is of_listeners
 
 
-async def test_an_application_with_a_pool(jms_broker: Any, pyjms_broker_url: str) -> None:
+async def test_an_application_with_a_pool(
+    jms_broker: EmbeddedTestBroker, pyjms_broker_url: str
+) -> None:
     texts: list[str] = []
 
     @jms_listener("orders", id="orders")
@@ -73,7 +77,7 @@ async def test_an_application_with_a_pool(jms_broker: Any, pyjms_broker_url: str
 
 
 async def test_a_listeners_own_redelivery_policy_works_over_a_pool(
-    jms_clock: Any, jms_broker: Any, jms_template: AioTemplate
+    jms_clock: VirtualClock, jms_broker: EmbeddedTestBroker, jms_template: AioTemplate
 ) -> None:
     times: list[float] = []
 
@@ -94,7 +98,7 @@ async def test_a_listeners_own_redelivery_policy_works_over_a_pool(
 
 
 async def test_redelivery_by_destination(
-    jms_clock: Any, jms_broker: Any, jms_template: AioTemplate
+    jms_clock: VirtualClock, jms_broker: EmbeddedTestBroker, jms_template: AioTemplate
 ) -> None:
     counts: dict[str, int] = {}
 

@@ -120,7 +120,7 @@ def test_messages_are_the_types_of_handlers(described: dict[str, Any]) -> None:
 
 
 def test_types_of_the_same_name_are_kept_apart() -> None:
-    def made(field: str) -> Any:
+    def made(field: str) -> type:
         namespace = {"__annotations__": {field: int}, "__module__": f"shop.{field}"}
         return type("Item", (BaseModel,), namespace)
 

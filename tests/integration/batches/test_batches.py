@@ -31,6 +31,8 @@ from pyjms.aio import ConnectionFactory, JmsTemplate, Session
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.simple_container import SimpleMessageListenerContainer
 from pyjms.testing.app import JmsTestApp
+from pyjms.testing.clock import VirtualClock
+from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.waiting import until
 
 
@@ -85,7 +87,7 @@ async def test_batches_end_at_their_size(kind: str, jms_app: JmsTestApp) -> None
 
 
 async def test_a_batch_ends_when_its_time_has_passed(
-    jms_clock: Any, jms_broker: Any, jms_template: JmsTemplate
+    jms_clock: VirtualClock, jms_broker: EmbeddedTestBroker, jms_template: JmsTemplate
 ) -> None:
     seen: list[tuple[float, list[str]]] = []
 
@@ -108,7 +110,7 @@ async def test_a_batch_ends_when_its_time_has_passed(
 
 
 async def test_without_a_time_out_a_lone_message_does_not_wait(
-    jms_clock: Any, jms_broker: Any, jms_template: JmsTemplate
+    jms_clock: VirtualClock, jms_broker: EmbeddedTestBroker, jms_template: JmsTemplate
 ) -> None:
     seen: list[list[str]] = []
 
@@ -539,7 +541,7 @@ def test_of_equal_items_the_first_that_is_left_is_rejected() -> None:
 
 
 async def test_a_container_calls_a_message_listener_with_batches(
-    jms_broker: Any, jms_template: JmsTemplate
+    jms_broker: EmbeddedTestBroker, jms_template: JmsTemplate
 ) -> None:
     seen: list[list[str]] = []
     done = anyio.Event()

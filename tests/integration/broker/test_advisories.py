@@ -335,6 +335,7 @@ async def test_a_removed_destination_takes_its_advisory_topics_along(
     "activemq-broker 11/MessageConsumed.Queue/Topic.X",
     "activemq-broker 11/MessageDiscarded.Queue/Topic.X",
     "activemq-broker 11/SlowConsumer.Queue/Topic.X",
+    "activemq-broker 2.1/sendAdvisoryIfNoConsumers, advisoryForSlowConsumers, advisoryForFastProducers, advisoryForDiscardingMessages, advisoryWhenFull, advisoryForDelivery, advisoryForConsumed, includeBodyForAdvisory",
 )
 async def test_policies_tell_of_consumed_discarded_and_slow(broker_with: BrokerWith) -> None:
     policy = PolicyEntry(
@@ -425,6 +426,7 @@ async def test_each_dispatch_is_reported_redeliveries_included(broker_with: Brok
     "activemq-broker 11/FULL.Queue/Topic.X",
     "activemq-broker 11/FastProducer.Queue/Topic.X",
     "activemq-broker 11/NoConsumer.Queue.X / .Topic.X",
+    "activemq-broker 2.1/sendAdvisoryIfNoConsumers, advisoryForSlowConsumers, advisoryForFastProducers, advisoryForDiscardingMessages, advisoryWhenFull, advisoryForDelivery, advisoryForConsumed, includeBodyForAdvisory",
 )
 async def test_full_memory_fast_producers_and_missing_consumers(broker_with: BrokerWith) -> None:
     policy = PolicyEntry(

@@ -12,6 +12,7 @@ from pyjms.wire.openwire.commands import AckType, TransactionType
 from pyjms.wire.openwire.primitives import decode_text
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from tests.kit.brokers.region import ManualClock, clock
+from tests.kit.clients.raw import BrokerWith
 
 __all__ = ["clock"]
 
@@ -25,7 +26,7 @@ KINDS = pytest.mark.parametrize(
 
 
 @pytest.fixture
-async def made(broker_with: Any, clock: ManualClock) -> AsyncIterator[Any]:
+async def made(broker_with: BrokerWith, clock: ManualClock) -> AsyncIterator[Any]:
     policies = PolicyMap([PolicyEntry(expire_messages_period=10.0)])
     async with broker_with(policies=policies) as (broker, client):
         yield broker, client

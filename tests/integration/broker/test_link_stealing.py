@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pyjms.errors import InvalidClientIDException, JMSException
@@ -11,13 +9,16 @@ from pyjms.jms.destination import Topic
 from pyjms.transport.registry import create_transport
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.clients.raw import RawClient
 
 T = Topic("news")
 
 
 @pytest.mark.fact("activemq-broker T17")
 @pytest.mark.parametrize("option", ["", "?allowLinkStealing=false", "?allowLinkStealing=true"])
-async def test_a_durable_subscription_follows_the_stolen_link(raw_client: Any, option: str) -> None:
+async def test_a_durable_subscription_follows_the_stolen_link(
+    raw_client: type[RawClient], option: str
+) -> None:
     service = BrokerService("links", persistent=False)
     door = service.add_connector(f"tcp://127.0.0.1:0{option}")
     allowed = option.endswith("true")

@@ -22,6 +22,7 @@ from pyjms_broker.settings.persistence import MemoryPersistenceSettings
 from pyjms_broker.store.jobs.api import ScheduledJob
 from pyjms_broker.store.jobs.scheduler import MemoryJobSchedulerStore
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from tests.kit.clients.raw import RawClient
 
 Q, NEWS = Queue("q"), Topic("news")
 XA = XATransactionId(4660, b"global", b"branch")
@@ -34,7 +35,7 @@ def in_memory(tmp_path: Path, kind: str) -> BrokerService:
     return BrokerService("gone", persistence=persistence, data_directory=tmp_path)
 
 
-async def prepared(client: Any) -> list[Any]:
+async def prepared(client: RawClient) -> list[Any]:
     found = await client.transaction(TransactionType.RECOVER, None)
     assert isinstance(found, DataArrayResponse)
     return list(found.data or [])
@@ -43,7 +44,7 @@ async def prepared(client: Any) -> list[Any]:
 @pytest.mark.fact("activemq-persistence E1")
 @pytest.mark.parametrize("kind", ["persistent=false", "memory store"])
 async def test_everything_is_kept_while_it_runs_and_dropped_at_its_stop(
-    tmp_path: Path, raw_client: Any, kind: str
+    tmp_path: Path, raw_client: type[RawClient], kind: str
 ) -> None:
     service = in_memory(tmp_path, kind)
     for run in range(2):
@@ -88,7 +89,7 @@ async def test_jobs_are_kept_while_it_runs() -> None:
 
 @pytest.mark.fact("activemq-persistence K2")
 async def test_the_spool_is_in_the_brokers_folder_and_empty_at_the_start(
-    tmp_path: Path, raw_client: Any
+    tmp_path: Path, raw_client: type[RawClient]
 ) -> None:
     spool = tmp_path / "b" / "tmp_storage"
     spool.mkdir(parents=True)
@@ -119,7 +120,7 @@ async def test_the_spool_is_in_the_brokers_folder_and_empty_at_the_start(
 
 
 async def test_a_broker_with_a_store_of_ones_own_has_a_spool_too(
-    tmp_path: Path, raw_client: Any
+    tmp_path: Path, raw_client: type[RawClient]
 ) -> None:
     """Without one, a consumer that does not acknowledge would stop the senders to its topic."""
     store = KahaDBPersistenceAdapter(tmp_path / "elsewhere")

@@ -13,7 +13,9 @@ from pyjms.aio import ConnectionFactory
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.runtime.build import build_name
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageAck, TransactionId
 from pyjms_broker.api import BrokerFilter
+from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import StoreSettings
 from pyjms_broker.store.api import PersistenceAdapter
@@ -27,17 +29,19 @@ IS_COMPILED = build_name() == "compiled"
 
 
 class ForgetfulSend(BrokerFilter):
-    def send(self, exchange: Any, message: Any) -> Any:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Any:
         super().send(exchange, message)
 
 
 class ForgetfulAcknowledge(BrokerFilter):
-    def acknowledge(self, exchange: Any, ack: Any) -> Any:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Any:
         super().acknowledge(exchange, ack)
 
 
 class ForgetfulCommit(BrokerFilter):
-    def commit_transaction(self, context: Any, xid: Any, one_phase: bool) -> Any:
+    def commit_transaction(
+        self, context: ConnectionContext, xid: TransactionId, one_phase: bool
+    ) -> Any:
         super().commit_transaction(context, xid, one_phase)
 
 

@@ -42,6 +42,7 @@ from pyjms_broker.settings.persistence import (
     MultiKahaDBPersistenceSettings,
 )
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.clients.raw import RawClient
 from tests.kit.waiting import until
 
 Q, OUT, NEWS = Queue("q"), Queue("out"), Topic("news")
@@ -109,14 +110,14 @@ class Data:
 
 
 @pytest.fixture(params=["stop", "crash"])
-def data(request: pytest.FixtureRequest, tmp_path: Path, raw_client: Any) -> Data:
+def data(request: pytest.FixtureRequest, tmp_path: Path, raw_client: type[RawClient]) -> Data:
     return Data(tmp_path, raw_client, "kahadb", crash=request.param == "crash")
 
 
 @pytest.fixture(
     params=[*((store, "stop") for store in STORES), *((store, "crash") for store in STORES)]
 )
-def any_data(request: pytest.FixtureRequest, tmp_path: Path, raw_client: Any) -> Data:
+def any_data(request: pytest.FixtureRequest, tmp_path: Path, raw_client: type[RawClient]) -> Data:
     store, end = request.param
     return Data(tmp_path, raw_client, store, crash=end == "crash")
 
@@ -451,7 +452,9 @@ async def test_everything_may_be_deleted_at_the_start(any_data: Data) -> None:
         assert broker.queue_statistics("q").messages == 0
 
 
-async def test_vm_makes_a_broker_that_keeps_its_messages(tmp_path: Path, raw_client: Any) -> None:
+async def test_vm_makes_a_broker_that_keeps_its_messages(
+    tmp_path: Path, raw_client: type[RawClient]
+) -> None:
     url = f"vm://remembers?broker.dataDirectory={tmp_path}"
     client = raw_client(create_transport(url))
     await client.open()

@@ -87,6 +87,7 @@ async def test_a_queue_that_was_removed_gets_nothing(
     assert test_broker.queue_statistics(A.physical_name).messages == 1
 
 
+@pytest.mark.fact("activemq-broker V1")
 async def test_names_and_defaults(broker_with: BrokerWith) -> None:
     default = VirtualTopic()
     assert (default.name, default.prefix, default.postfix) == ("VirtualTopic.>", "Consumer.*.", "")

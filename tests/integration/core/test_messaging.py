@@ -10,6 +10,7 @@ import pytest
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException, MessageConversionException
+from pyjms.jms.api import Session
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message, TextMessage
 from pyjms.support.converter import SimpleMessageConverter
@@ -26,7 +27,7 @@ class Order:
 class Marking(SimpleMessageConverter):
     """Converts texts only, and shows that it did."""
 
-    def to_message(self, payload: object, session: Any) -> Message:
+    def to_message(self, payload: object, session: Session) -> Message:
         if not isinstance(payload, str):
             raise MessageConversionException("only texts", target=None)
         return super().to_message(f"<{payload}>", session)

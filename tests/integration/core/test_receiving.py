@@ -12,6 +12,7 @@ from pyjms.connection.caching import CachingConnectionFactory, SingleConnectionF
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate
+from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.embedded_urls import broker, url
 
 __all__ = ["broker", "url"]
@@ -25,14 +26,14 @@ FACTORIES: dict[str, Callable[[ConnectionFactory], Any]] = {
 
 
 @pytest.fixture
-def template(broker: Any) -> JmsTemplate:
+def template(broker: EmbeddedTestBroker) -> JmsTemplate:
     return JmsTemplate(ConnectionFactory(broker.url), receive_timeout=0.2)
 
 
 @pytest.mark.parametrize("kind", FACTORIES)
 @pytest.mark.parametrize("timeout", [None, 1.0, 0])
 async def test_a_receive_fetches_one_message_and_leaves_the_others(
-    broker: Any, url: str, template: JmsTemplate, kind: str, timeout: float | None
+    broker: EmbeddedTestBroker, url: str, template: JmsTemplate, kind: str, timeout: float | None
 ) -> None:
     for number in range(4):
         await template.convert_and_send("q", str(number))
@@ -54,7 +55,7 @@ async def test_a_receive_fetches_one_message_and_leaves_the_others(
 
 @pytest.mark.parametrize("kind", FACTORIES)
 async def test_receives_of_one_transaction_take_the_requested_messages(
-    broker: Any, url: str, template: JmsTemplate, kind: str
+    broker: EmbeddedTestBroker, url: str, template: JmsTemplate, kind: str
 ) -> None:
     for number in range(5):
         await template.convert_and_send("q", str(number))
@@ -75,7 +76,7 @@ async def test_receives_of_one_transaction_take_the_requested_messages(
 
 @pytest.mark.parametrize("wait", [None, 5.0])
 async def test_a_cancelled_receive_of_a_cached_consumer_leaves_no_request_behind(
-    broker: Any, url: str, template: JmsTemplate, wait: float | None
+    broker: EmbeddedTestBroker, url: str, template: JmsTemplate, wait: float | None
 ) -> None:
     factory = CachingConnectionFactory(ConnectionFactory(url), cache_consumers=True)
     async with factory:
@@ -89,7 +90,9 @@ async def test_a_cancelled_receive_of_a_cached_consumer_leaves_no_request_behind
         assert await cached.receive_and_convert("q") == "y"
 
 
-async def test_a_prefetch_size_in_the_name_is_kept(broker: Any, template: JmsTemplate) -> None:
+async def test_a_prefetch_size_in_the_name_is_kept(
+    broker: EmbeddedTestBroker, template: JmsTemplate
+) -> None:
     for number in range(4):
         await template.convert_and_send("q", str(number))
     assert await template.receive_and_convert("q?consumer.prefetchSize=3") == "0"

@@ -226,7 +226,7 @@ async def test_a_request_without_reply_ends_alone(url: str) -> None:
         assert await template.request("ask", "c") == "re: c"
 
 
-async def test_replies_without_correlation_id(url: str, caplog: Any) -> None:
+async def test_replies_without_correlation_id(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with CachingConnectionFactory(ConnectionFactory(url)) as factory:
         template = JmsTemplate(factory, receive_timeout=5.0)
         async with serving(url, by="nothing"):
@@ -287,7 +287,9 @@ async def test_a_lost_connection_fails_waiting_requests_and_the_next_one_works()
     await service.stop()
 
 
-async def test_the_shared_queue_ends_with_the_connection(broker: Any, url: str) -> None:
+async def test_the_shared_queue_ends_with_the_connection(
+    broker: EmbeddedTestBroker, url: str
+) -> None:
     factory = CachingConnectionFactory(ConnectionFactory(url))
     template = JmsTemplate(factory, receive_timeout=5.0)
     async with serving(url) as requests:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import anyio
 import pytest
@@ -135,7 +134,7 @@ async def test_the_order_of_the_callbacks(database: Database) -> None:
     ],
 )
 async def test_callbacks_that_fail(
-    fails: str, raises: bool, log: list[str], database: Database, caplog: Any
+    fails: str, raises: bool, log: list[str], database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:
         async with database.manager.transaction():

@@ -23,7 +23,7 @@ COLUMNS = (
 )
 
 
-def frame(spark: Any, flights: list[Departure]) -> Any:
+def frame(spark: SparkSession, flights: list[Departure]) -> Any:
     rows = [
         (*flight.model_dump().values(), Row(seq=number)) for number, flight in enumerate(flights)
     ]

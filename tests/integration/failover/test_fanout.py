@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
+from pyjms.client.session import ActiveMQSession
 from pyjms.errors import (
     ConfigurationException,
     ConnectionFailedException,
@@ -76,7 +77,7 @@ async def brokers() -> AsyncIterator[Brokers]:
         yield brokers
 
 
-async def send(session: Any, destination: Any, *bodies: str) -> None:
+async def send(session: ActiveMQSession, destination: Topic | Queue, *bodies: str) -> None:
     producer = await session.create_producer(destination)
     for body in bodies:
         await producer.send(session.create_text_message(body))

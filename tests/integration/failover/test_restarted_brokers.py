@@ -262,7 +262,7 @@ async def test_a_pull_waits_for_its_time_through_an_outage(site: Site) -> None:
             await shared.destroy()
 
 
-async def pulling_session(factory: Any, site: Site) -> object:
+async def pulling_session(factory: SingleConnectionFactory, site: Site) -> object:
     """Receive with a consumer that was made before the broker was stopped."""
     await site.start()
     connection = await factory.create_connection()

@@ -472,7 +472,7 @@ def test_a_store_in_memory_is_bounded_and_forgets() -> None:
     assert store.claim("a", ()) is Claim.NEW
 
 
-async def test_a_store_in_memory_forgets_with_time(jms_clock: Any) -> None:
+async def test_a_store_in_memory_forgets_with_time(jms_clock: VirtualClock) -> None:
     store = MemoryIdempotencyStore(seconds=10.0)
     assert store.claim("a", ()) is Claim.NEW
     store.complete("a")

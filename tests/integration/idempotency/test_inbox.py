@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, func, select
@@ -107,7 +106,7 @@ def test_listeners_have_separate_keys(sessions: sessionmaker[Session]) -> None:
 def test_the_id_of_an_outbox_comes_before_that_of_the_message(
     sessions: sessionmaker[Session],
 ) -> None:
-    def message(number: int) -> Any:
+    def message(number: int) -> TextMessage:
         made = TextMessage("x")
         made.message_id = f"ID:{number}"
         made.properties[OUTBOX_ID] = "the same"

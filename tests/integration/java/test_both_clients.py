@@ -15,7 +15,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.template.template import JmsTemplate
-from tests.kit.servers.java_client import JavaError
+from tests.kit.servers.java_client import Java, JavaError
 
 pytestmark = pytest.mark.activemq
 
@@ -81,7 +81,7 @@ OPTIONS = ["", "wireFormat.tightEncodingEnabled=true&wireFormat.cacheEnabled=tru
 
 
 @pytest.fixture(params=OPTIONS)
-async def ours(request: pytest.FixtureRequest, java: Any) -> AsyncIterator[ActiveMQConnection]:
+async def ours(request: pytest.FixtureRequest, java: Java) -> AsyncIterator[ActiveMQConnection]:
     """A connection of our client at the broker where the Java client is."""
     compressed = request.param == "compressed"
     url = f"{java.url}?{'' if compressed else request.param}"
@@ -120,7 +120,7 @@ async def test_java_sends_every_kind_to_us(java: Any, ours: Any, name: str) -> N
     assert received["object"].data == AN_OBJECT + RESET
 
 
-async def test_we_send_every_kind_to_java(java: Any, ours: Any, name: str) -> None:
+async def test_we_send_every_kind_to_java(java: Java, ours: ActiveMQConnection, name: str) -> None:
     session = await ours.create_session()
     producer = await session.create_producer(Queue(name))
     values = {**VALUES, "i-String": LATIN}
@@ -182,7 +182,7 @@ A_LIST = (
 
 @pytest.mark.fact("activemq-edges N14")
 async def test_java_makes_objects_of_trusted_packages_only_and_we_make_none(
-    java: Any, name: str
+    java: Java, name: str
 ) -> None:
     async with await ConnectionFactory(
         f"{java.url}?jms.trustAllPackages=false"
@@ -203,7 +203,7 @@ async def test_java_makes_objects_of_trusted_packages_only_and_we_make_none(
         java("receive", name, 1, options="jms.trustedPackages=java.util")
 
 
-async def test_our_requests_are_answered_by_java(java: Any, name: str) -> None:
+async def test_our_requests_are_answered_by_java(java: Java, name: str) -> None:
     java.begin("serve-replies", name)
     template = JmsTemplate(ConnectionFactory(java.url), receive_timeout=5.0)
     reply: Any = await template.send_and_receive(name, lambda s: s.create_text_message("ours"))
@@ -212,7 +212,7 @@ async def test_our_requests_are_answered_by_java(java: Any, name: str) -> None:
     assert await anyio.to_thread.run_sync(java.end) == ["ours"]
 
 
-async def test_requests_of_java_are_answered_by_our_container(java: Any, name: str) -> None:
+async def test_requests_of_java_are_answered_by_our_container(java: Java, name: str) -> None:
     async def answer(message: Any, session: Any) -> None:
         reply = session.create_text_message(f"re: {message.text}")
         reply.correlation_id = message.message_id
@@ -233,7 +233,7 @@ async def test_requests_of_java_are_answered_by_our_container(java: Any, name: s
     await container.shutdown()
 
 
-async def test_what_we_rolled_back_java_sees_as_redelivered(java: Any, name: str) -> None:
+async def test_what_we_rolled_back_java_sees_as_redelivered(java: Java, name: str) -> None:
     async with await ConnectionFactory(java.url).create_connection() as connection:
         await connection.start()
         session = await connection.create_session(transacted=True)

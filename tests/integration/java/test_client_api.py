@@ -13,6 +13,7 @@ import pytest
 from pyjms.aio import ConnectionFactory, JMSException, Message, Queue, Session, TextMessage, Topic
 from pyjms.connection import SimpleServerSessionPool
 from pyjms.jms.blob import BlobMessage
+from tests.kit.servers.java_client import Java
 
 pytestmark = pytest.mark.activemq
 
@@ -24,7 +25,7 @@ def _upload_to(folder: Path) -> str:
 
 
 async def test_java_reads_the_body_of_our_blob_message(
-    java: Any, name: str, tmp_path: Path
+    java: Java, name: str, tmp_path: Path
 ) -> None:
     source = tmp_path / "source.bin"
     source.write_text(TEXT, encoding="utf-8")
@@ -45,7 +46,7 @@ async def test_java_reads_the_body_of_our_blob_message(
 
 
 async def test_we_read_the_body_of_a_blob_message_of_java(
-    java: Any, name: str, tmp_path: Path
+    java: Java, name: str, tmp_path: Path
 ) -> None:
     java("send-blob", name, TEXT, options=_upload_to(tmp_path))
     factory = ConnectionFactory(f"{java.url}?{_upload_to(tmp_path)}")
@@ -121,13 +122,13 @@ async def _domains(url: str, name: str) -> list[str | None]:
 
 
 @pytest.mark.fact("jms-api 2.17")
-async def test_the_api_of_one_domain(java: Any, name: str) -> None:
+async def test_the_api_of_one_domain(java: Java, name: str) -> None:
     of_java = await anyio.to_thread.run_sync(java, "domains", f"{name}-java")
     assert await _domains(java.url, name) == of_java
 
 
 @pytest.mark.fact("activemq-edges N18")
-async def test_connection_consumers_with_a_pool_of_two_sessions(java: Any, name: str) -> None:
+async def test_connection_consumers_with_a_pool_of_two_sessions(java: Java, name: str) -> None:
     of_java = await anyio.to_thread.run_sync(java, "connection-consumer", f"{name}-java", 10, 3)
     texts: list[str] = []
     done = anyio.Event()

@@ -9,11 +9,10 @@ tests/integration/failover/test_interrupted_listeners.py.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pyjms.enums import AcknowledgeMode
+from tests.kit.servers.java_client import Java
 
 pytestmark = pytest.mark.activemq
 
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.activemq
 @pytest.mark.parametrize("end", ["throws", "returns"])
 @pytest.mark.parametrize("mode", [AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK])
 def test_an_interrupted_call_of_the_java_client(
-    java: Any, name: str, end: str, mode: AcknowledgeMode
+    java: Java, name: str, end: str, mode: AcknowledgeMode
 ) -> None:
     found = java("interrupted-listener", name, end, int(mode))
     texts = [delivery.partition("#")[0] for delivery in found["deliveries"]]

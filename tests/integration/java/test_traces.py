@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from pyjms import ApplicationContainer, JmsApplication, PyjmsSettings, jms_listener
+from tests.kit.servers.java_client import Java
 
 pytestmark = pytest.mark.activemq
 
@@ -30,7 +31,7 @@ def exporter() -> Iterator[InMemorySpanExporter]:
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
 async def test_the_trace_of_a_java_client_goes_through_the_handler_and_back(
-    java: Any, name: str, exporter: InMemorySpanExporter, kind: str
+    java: Java, name: str, exporter: InMemorySpanExporter, kind: str
 ) -> None:
     tracers = TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(exporter))

@@ -19,6 +19,7 @@ from pyjms_broker.store.jobs.api import ScheduledJob
 from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore
 from pyjms_broker.store.jobs.scheduler import JobScheduler
 from pyjms_broker.store.journal.settings import JournalSettings
+from tests.kit.processes.children import Start
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(120)]
 
@@ -93,7 +94,7 @@ def add(scheduler: JobScheduler, number: int, **options: Any) -> None:
 
 
 async def test_jobs_of_activemq_open_here_and_go_back(
-    jobs_program: list[str], process: Any, tmp_path: Path
+    jobs_program: list[str], process: Start, tmp_path: Path
 ) -> None:
     folder = tmp_path / "data"
     store = KahaDBJobSchedulerStore(folder / "scheduler", fail_if_locked=True)

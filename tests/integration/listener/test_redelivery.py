@@ -48,7 +48,7 @@ def with_reason(properties: Mapping[str, object], text: str) -> dict[str, object
     return {**properties, name: f"{bare}cause:RuntimeError: {text}"}
 
 
-def short(delay: float, **options: Any) -> Any:
+def short(delay: float, **options: Any) -> RedeliveryPolicy:
     return RedeliveryPolicy(initial_redelivery_delay=delay, redelivery_delay=delay, **options)
 
 

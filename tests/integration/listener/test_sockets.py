@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 import pytest
 
@@ -15,7 +13,7 @@ from pyjms_broker.service import BrokerService
 from tests.kit.values import present
 
 
-async def started(url: str) -> Any:
+async def started(url: str) -> BrokerService:
     service = BrokerService("sockets", persistent=False)
     service.add_connector(url, name="openwire")
     await service.start()

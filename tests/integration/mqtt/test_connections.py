@@ -108,7 +108,7 @@ async def test_ping_and_disconnect(mqtt: MqttBroker) -> None:
     await watcher.nothing_comes()
 
 
-@pytest.mark.fact("mqtt-connector M35", "mqtt-connector M39")
+@pytest.mark.fact("mqtt-connector M35", "mqtt-connector M39", "activemq-edges MQ3")
 async def test_a_silent_client_is_lost(mqtt: MqttBroker, clock: VirtualClock) -> None:
     watcher = await mqtt.client()
     await watcher.subscribe("wills/#")
@@ -131,7 +131,7 @@ async def test_the_default_keep_alive(mqtt_broker: StartMqtt, clock: VirtualCloc
         assert await client.closed()
 
 
-@pytest.mark.fact("mqtt-connector M39", "mqtt-connector M40")
+@pytest.mark.fact("mqtt-connector M39", "mqtt-connector M40", "activemq-edges MQ3")
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_a_lost_client_leaves_its_will(mqtt: MqttBroker, qos: int) -> None:
     watcher = await mqtt.client()
@@ -164,7 +164,7 @@ async def test_a_will_for_a_pattern_is_refused(mqtt: MqttBroker) -> None:
     assert await client.closed()
 
 
-@pytest.mark.fact("mqtt-connector M41", "mqtt-connector M7")
+@pytest.mark.fact("mqtt-connector M41", "mqtt-connector M7", "activemq-edges MQ3")
 async def test_a_newer_connection_takes_over(mqtt: MqttBroker) -> None:
     watcher = await mqtt.client()
     await watcher.subscribe("wills/#")

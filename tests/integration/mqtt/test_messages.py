@@ -25,7 +25,7 @@ from tests.kit.stomp.client import StompClient
 from tests.kit.web.sites import web_broker
 
 
-@pytest.mark.fact("mqtt-connector M80")
+@pytest.mark.fact("mqtt-connector M80", "activemq-edges MQ1")
 @pytest.mark.parametrize("granted", [0, 1, 2])
 @pytest.mark.parametrize("sent", [0, 1, 2])
 async def test_the_lower_qos_counts(mqtt: MqttBroker, sent: int, granted: int) -> None:
@@ -41,7 +41,7 @@ async def test_the_lower_qos_counts(mqtt: MqttBroker, sent: int, granted: int) -
     await subscriber.nothing_comes()
 
 
-@pytest.mark.fact("mqtt-connector M60", "mqtt-connector M125")
+@pytest.mark.fact("mqtt-connector M60", "mqtt-connector M125", "activemq-edges MQ1")
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_what_a_jms_client_gets(mqtt: MqttBroker, qos: int) -> None:
     async with mqtt.jms() as session:

@@ -90,7 +90,7 @@ async def test_a_restored_subscription_gets_what_was_not_acknowledged_once(
     await client.nothing_comes()
 
 
-@pytest.mark.fact("mqtt-connector M115", "mqtt-connector M116")
+@pytest.mark.fact("mqtt-connector M115", "mqtt-connector M116", "activemq-edges MQ3")
 async def test_jms_clients_may_retain(mqtt: MqttBroker) -> None:
     async with mqtt.jms() as session:
         producer = await session.create_producer(session.create_topic("a"))

@@ -35,8 +35,14 @@ def durables(mqtt: MqttBroker) -> list[str]:
     return sorted(each.key.subscription_name for each in found)
 
 
-@pytest.mark.fact("mqtt-connector M90", "mqtt-connector M92", "mqtt-connector M94",
-                  "mqtt-connector M23", "mqtt-connector M28")  # fmt: skip
+@pytest.mark.fact(
+    "mqtt-connector M90",
+    "mqtt-connector M92",
+    "mqtt-connector M94",
+    "mqtt-connector M23",
+    "mqtt-connector M28",
+    "activemq-edges MQ2",
+)
 @pytest.mark.parametrize("qos", [1, 2])
 async def test_messages_wait_for_an_absent_client(mqtt: MqttBroker, qos: int) -> None:
     client = await kept(mqtt, present=False)
@@ -80,7 +86,7 @@ async def test_subscriptions_of_qos_0_and_clean_sessions_end(mqtt: MqttBroker) -
     assert durables(mqtt) == []
 
 
-@pytest.mark.fact("mqtt-connector M93")
+@pytest.mark.fact("mqtt-connector M93", "activemq-edges MQ2")
 async def test_a_clean_session_deletes_the_kept_one(mqtt: MqttBroker) -> None:
     client = await kept(mqtt, present=False)
     await client.subscribe("a", "b", qos=1)

@@ -103,7 +103,7 @@ class Bridged:
             for url in (f"{self.source.vm_uri}?create=false", self._target)
         ]
 
-    async def _session(self, stack: AsyncExitStack, url: str) -> Any:
+    async def _session(self, stack: AsyncExitStack, url: str) -> ActiveMQSession:
         factory = ConnectionFactory(url)
         connection = await stack.enter_async_context(await factory.create_connection())
         await connection.start()

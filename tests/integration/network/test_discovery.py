@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from pyjms.aio import ConnectionFactory
+from pyjms.client.producer import ActiveMQMessageProducer
+from pyjms.client.session import ActiveMQSession
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.runtime.event_loop import spawn
@@ -187,7 +189,9 @@ class Subscriber:
         return None if message is None else message.text
 
 
-async def joined(producer: Any, session: Any, subscriber: Subscriber) -> None:
+async def joined(
+    producer: ActiveMQMessageProducer, session: ActiveMQSession, subscriber: Subscriber
+) -> None:
     """Publish until a broker that was found has joined; drop what was published."""
     while True:
         await producer.send(session.create_text_message("probe"))

@@ -58,7 +58,7 @@ async def stuck(network: Network, first: BrokerService, second: BrokerService, *
     await until(lambda: [f for f in forwarded(second) if f.destination == ORDERS])
 
 
-@pytest.mark.fact("activemq-edges NW6")
+@pytest.mark.fact("activemq-edges NW6", "activemq-broker 2.1/networkBridgeFilterFactory")
 @pytest.mark.parametrize("replays", [None, True, False])
 async def test_replay_when_no_consumers(network: Network, replays: bool | None) -> None:
     attributes = {} if replays is None else {"replay_when_no_consumers": replays}

@@ -35,7 +35,7 @@ def told(message: ActiveMQMessage) -> tuple[Any, Any, Any]:
     return values["started"], values.get("createdByDuplex"), about.broker_name
 
 
-@pytest.mark.fact("activemq-edges NW1")
+@pytest.mark.fact("activemq-edges NW1", "activemq-broker 11/NetworkBridge")
 async def test_bridges_are_reported_and_count_what_they_receive(network: Network) -> None:
     source, target = network.broker("a"), network.broker("b")
     door = target.add_connector("tcp://127.0.0.1:0")
@@ -78,6 +78,7 @@ class Refusing(BrokerFilter):
         return super().send(exchange, message)
 
 
+@pytest.mark.fact("activemq-broker 11/NetworkBridge.ForwardFailure")
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_advisory_for_failed_forward(network: Network, wanted: bool) -> None:
     source = network.broker("a")

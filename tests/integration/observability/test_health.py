@@ -24,6 +24,7 @@ from pyjms import (
 )
 from pyjms.errors import ResourceAllocationException
 from pyjms.testing.app import JmsTestApp
+from pyjms.testing.clock import VirtualClock
 from pyjms_broker import BrokerService
 from tests.kit.processes.forked_python import run_python
 
@@ -94,7 +95,7 @@ async def test_an_application_that_starts_or_stops_is_not_ready(jms_app: JmsTest
 
 @pytest.mark.parametrize("waiting", [True, False])
 async def test_a_handler_that_holds_up_messages_makes_its_listener_stuck(
-    jms_app: JmsTestApp, jms_clock: Any, held: Held, waiting: bool
+    jms_app: JmsTestApp, jms_clock: VirtualClock, held: Held, waiting: bool
 ) -> None:
     application = await jms_app.start(
         held, settings=settings(jms_app, health={"stuck_after": "60s"})
@@ -118,7 +119,7 @@ async def test_a_handler_that_holds_up_messages_makes_its_listener_stuck(
 
 
 async def test_without_a_buffer_all_consumers_must_be_late(
-    jms_app: JmsTestApp, jms_clock: Any, held: Held
+    jms_app: JmsTestApp, jms_clock: VirtualClock, held: Held
 ) -> None:
     given = settings(jms_app, listeners={"held": {"prefetch": 1, "concurrency": "2"}})
     application = await jms_app.start(held, settings=given)
@@ -134,7 +135,9 @@ async def test_without_a_buffer_all_consumers_must_be_late(
     await jms_app.drained("in")
 
 
-async def test_a_limit_can_be_left_out(jms_app: JmsTestApp, jms_clock: Any, held: Held) -> None:
+async def test_a_limit_can_be_left_out(
+    jms_app: JmsTestApp, jms_clock: VirtualClock, held: Held
+) -> None:
     application = await jms_app.start(
         held, settings=settings(jms_app, health={"stuck_after": None})
     )
@@ -184,7 +187,7 @@ def sender(*urls: str, **health: Any) -> JmsApplication:
 
 @pytest.mark.fact("spring-jms 8.1.9")
 async def test_an_application_that_only_sends_is_ready_while_its_brokers_are_there(
-    caplog: pytest.LogCaptureFixture, jms_clock: Any
+    caplog: pytest.LogCaptureFixture, jms_clock: VirtualClock
 ) -> None:
     service = BrokerService("asked", persistent=False)
     service.add_connector("tcp://127.0.0.1:0")
@@ -207,7 +210,7 @@ async def test_an_application_that_only_sends_is_ready_while_its_brokers_are_the
     assert lines[0].startswith("Broker other0 cannot be reached: ")
 
 
-async def test_a_sender_is_ready_again_when_its_broker_comes_back(jms_clock: Any) -> None:
+async def test_a_sender_is_ready_again_when_its_broker_comes_back(jms_clock: VirtualClock) -> None:
     service = BrokerService("back", persistent=False)
     service.add_connector("tcp://127.0.0.1:0")
     await service.start()
@@ -227,7 +230,9 @@ async def test_a_sender_is_ready_again_when_its_broker_comes_back(jms_clock: Any
 
 
 @pytest.mark.fact("spring-jms 8.1.9", "spring-jms 8/management.health.jms.start-timeout")
-async def test_a_broker_that_does_not_answer_is_down_after_the_timeout(jms_clock: Any) -> None:
+async def test_a_broker_that_does_not_answer_is_down_after_the_timeout(
+    jms_clock: VirtualClock,
+) -> None:
     assert PyjmsSettings().health.probe_timeout == 5.0
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
@@ -296,7 +301,9 @@ async def test_a_broker_that_is_lost_and_returns() -> None:
 # --- over HTTP
 
 
-async def test_the_asgi_application(jms_app: JmsTestApp, held: Held, jms_clock: Any) -> None:
+async def test_the_asgi_application(
+    jms_app: JmsTestApp, held: Held, jms_clock: VirtualClock
+) -> None:
     application = await jms_app.start(held)
     transport = httpx.ASGITransport(application.health_app())
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
@@ -340,7 +347,7 @@ async def test_the_lifespan_of_a_server(jms_app: JmsTestApp) -> None:
     events = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
     sent: list[str] = []
 
-    async def receive() -> Any:
+    async def receive() -> dict[str, str]:
         return next(events)
 
     async def send(event: Any) -> None:

@@ -21,8 +21,10 @@ from pyjms import (
     jms_listener,
 )
 from pyjms.aio import ConnectionFactory, JmsPoolConnectionFactory
+from pyjms.app.application import JmsApplication
 from pyjms.observability.prometheus import MOST_DESTINATIONS, PrometheusMetrics
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
+from pyjms_broker.testing import EmbeddedTestBroker
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def registry() -> CollectorRegistry:
     return CollectorRegistry()
 
 
-async def start(jms_app: JmsTestApp, registry: CollectorRegistry, *handlers: Any) -> Any:
+async def start(jms_app: JmsTestApp, registry: CollectorRegistry, *handlers: Any) -> JmsApplication:
     class Container(ApplicationContainer):
         metrics_registry = providers.Object(registry)
 
@@ -168,7 +170,9 @@ async def test_it_is_off_by_default(jms_app: JmsTestApp) -> None:
     assert application.template.send_interceptors == ()
 
 
-async def test_pools_of_connections(jms_broker: Any, registry: CollectorRegistry) -> None:
+async def test_pools_of_connections(
+    jms_broker: EmbeddedTestBroker, registry: CollectorRegistry
+) -> None:
     PrometheusMetrics(registry)
     url = f"{jms_broker.url}&jms.userName=anna&jms.password=secret"
     first, second = (

@@ -26,6 +26,8 @@ from pyjms.outbox import OutboxRelay, send, send_async
 from pyjms.outbox.relay import OutboxRows
 from pyjms.outbox.tables import OUTBOX, OUTBOX_ID
 from pyjms.testing.app import JmsTestApp
+from pyjms.testing.clock import VirtualClock
+from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.queues import messages_in, texts_in
 from tests.kit.processes.command_line import pyjms as command
 
@@ -156,7 +158,10 @@ async def test_sent_rows_may_be_kept_and_expired_ones_are_not_sent(
 
 
 async def test_a_broker_that_is_away_is_tried_again(
-    jms_clock: Any, engine: Engine, jms_broker: Any, caplog: pytest.LogCaptureFixture
+    jms_clock: VirtualClock,
+    engine: Engine,
+    jms_broker: EmbeddedTestBroker,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with sessionmaker(engine).begin() as session:
         send(session, "orders", "a")
@@ -174,7 +179,10 @@ async def test_a_broker_that_is_away_is_tried_again(
 
 
 async def test_a_row_that_cannot_be_sent_stops_its_outbox_and_not_the_relay(
-    jms_clock: Any, engine: Engine, jms_template: JmsTemplate, caplog: pytest.LogCaptureFixture
+    jms_clock: VirtualClock,
+    engine: Engine,
+    jms_template: JmsTemplate,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is named in the log; when it has been deleted, the others follow."""
     with sessionmaker(engine).begin() as session:

@@ -7,6 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
+from pyjms.client.consumer import ActiveMQMessageConsumer
+from pyjms.client.session import ActiveMQSession
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import (
     InvalidClientIDException,
@@ -14,7 +16,7 @@ from pyjms.errors import (
     InvalidSelectorException,
     JMSException,
 )
-from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.jms.message import (
     BytesMessage,
     MapMessage,
@@ -24,6 +26,7 @@ from pyjms.jms.message import (
     TextMessage,
 )
 from pyjms.jms.types import Byte, Char, Float, Long, Short
+from tests.kit.brokers.comparison import OpenConnection
 from tests.kit.clients.messages import text_of
 from tests.kit.servers.peers import Peer
 
@@ -33,7 +36,7 @@ def texts(messages: list[Message]) -> list[str | None]:
     return [m.text for m in messages if isinstance(m, TextMessage)]
 
 
-async def receive_all(consumer: Any, timeout: float = 0.3) -> list[Message]:
+async def receive_all(consumer: ActiveMQMessageConsumer, timeout: float = 0.3) -> list[Message]:
     got = []
     while (message := await consumer.receive(timeout)) is not None:
         got.append(message)
@@ -42,7 +45,7 @@ async def receive_all(consumer: Any, timeout: float = 0.3) -> list[Message]:
 
 @pytest.mark.parametrize("compressed", [False, True])
 async def test_each_message_kind_with_headers_and_properties(
-    connect: Any, name: str, compressed: bool
+    connect: OpenConnection, name: str, compressed: bool
 ) -> None:
     connection = await connect(use_compression=compressed)
     session = await connection.create_session()
@@ -104,7 +107,7 @@ async def test_each_message_kind_with_headers_and_properties(
     assert got_object.data == serialized.data
 
 
-async def test_commit_and_rollback(connect: Any, name: str) -> None:
+async def test_commit_and_rollback(connect: OpenConnection, name: str) -> None:
     connection = await connect()
     session = await connection.create_session(transacted=True)
     other = await connection.create_session()
@@ -244,7 +247,7 @@ async def test_request_and_reply_over_a_temporary_queue(connect: Any, name: str)
         await producer_to(session, replies)
 
 
-async def producer_to(session: Any, destination: Any) -> None:
+async def producer_to(session: ActiveMQSession, destination: Queue | TemporaryQueue) -> None:
     producer = await session.create_producer()
     await producer.send(session.create_text_message("x"), destination=destination)
 
@@ -272,7 +275,9 @@ async def test_a_virtual_topic(connect: Any, name: str, peer: Peer) -> None:
     assert await receive_all(plain) == []
 
 
-async def test_topics_selectors_and_durable_subscriptions(connect: Any, name: str) -> None:
+async def test_topics_selectors_and_durable_subscriptions(
+    connect: OpenConnection, name: str
+) -> None:
     async def subscribe() -> list[str | None]:
         connection = await connect(client_id=f"client.{name}")
         session = await connection.create_session()
@@ -378,7 +383,7 @@ async def test_with_options(connect: Any, name: str, peer: Peer, options: dict[s
         assert await receive_all(await session.create_consumer(queue)) == []
 
 
-async def test_what_the_broker_refuses_is_raised(connect: Any, peer: Peer) -> None:
+async def test_what_the_broker_refuses_is_raised(connect: OpenConnection, peer: Peer) -> None:
     connection = await connect(watch_topic_advisories=False)
     session = await connection.create_session()
     temporary = await session.create_temporary_queue()

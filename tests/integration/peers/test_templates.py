@@ -13,6 +13,7 @@ from pyjms.jms.destination import Queue
 from pyjms.jms.message import MapMessage
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.template.template import JmsTemplate
+from tests.kit.brokers.comparison import MakeFactory
 
 
 async def soon(receive: Any, *arguments: Any) -> Any:
@@ -57,7 +58,7 @@ async def test_a_receive_leaves_the_other_messages_to_others(
         assert await template.receive(name) is None
 
 
-async def test_options_of_a_send(quick_factory: Any, name: str) -> None:
+async def test_options_of_a_send(quick_factory: MakeFactory, name: str) -> None:
     async with CachingConnectionFactory(quick_factory()) as factory:
         template = JmsTemplate(factory, receive_timeout=5.0)
         await template.convert_and_send(
@@ -72,7 +73,7 @@ async def test_options_of_a_send(quick_factory: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-async def test_concurrent_requests(quick_factory: Any, name: str, shared: bool) -> None:
+async def test_concurrent_requests(quick_factory: MakeFactory, name: str, shared: bool) -> None:
     reply_queues = set()
 
     # A connection that is new for each reply may not have heard of the reply queue yet.

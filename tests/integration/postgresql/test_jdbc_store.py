@@ -33,7 +33,7 @@ def opened(postgresql: Any, tmp_path: Path) -> Callable[..., Any]:
     return opened
 
 
-def ask(store: Any, statement: Any) -> Any:
+def ask(store: Any, statement: str) -> Any:
     """Ask on a connection of our own."""
     prefix = store.adapter.settings.statements.table_prefix
     engine = create_engine(store.adapter.settings.data_source, poolclass=NullPool)

@@ -18,7 +18,7 @@ from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.region.queue import Queue as BrokerQueue
 from tests.kit.brokers.internal_messages import store_internal
 from tests.kit.clients.messages import text_of
-from tests.kit.stores.ranges import MakeBroker
+from tests.kit.stores.ranges import Broker, MakeBroker
 from tests.kit.values import present
 from tests.kit.waiting import until
 
@@ -28,7 +28,7 @@ every_store = pytest.mark.parametrize("kind", STORES)
 lasting = pytest.mark.parametrize("kind", ["kahadb", "jdbc"])
 
 
-def there(broker: Any, name: str = "IN") -> BrokerQueue:
+def there(broker: Broker, name: str = "IN") -> BrokerQueue:
     queue = broker.service.region_broker.destinations()[Queue(name)]
     assert isinstance(queue, BrokerQueue)
     return queue
@@ -490,7 +490,7 @@ async def test_a_store_that_fails_when_a_lease_begins_loses_nothing(
     assert store is not None
     add_message = store.add_message
 
-    def fail_once(context: Any, reference: Any) -> Any:
+    def fail_once(context: Any, reference: Any) -> Completion:
         nonlocal calls
         calls += 1
         if calls == failing:
@@ -520,7 +520,7 @@ async def test_a_trim_is_answered_when_it_is_on_the_disk(
     add_message = store.add_message
     synced = Completion()
 
-    def add_unsynced(context: Any, reference: Any) -> Any:
+    def add_unsynced(context: Any, reference: Any) -> Completion:
         add_message(context, reference)
         return synced
 

@@ -10,6 +10,7 @@ import pyjms
 from pyjms import InvalidSelectorException, RetryPolicy, jms_listener
 from pyjms.aio import JmsTemplate, redrive
 from pyjms.testing.app import JmsTestApp
+from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.queues import messages_in, texts_in
 from tests.kit.processes.command_line import pyjms as command
 
@@ -86,7 +87,9 @@ async def test_a_selector_a_limit_and_another_destination(
     assert "pyjms_failure_type" not in repaired[0].properties
 
 
-async def test_what_has_no_destination_is_left(jms_broker: Any, jms_template: JmsTemplate) -> None:
+async def test_what_has_no_destination_is_left(
+    jms_broker: EmbeddedTestBroker, jms_template: JmsTemplate
+) -> None:
     await jms_template.convert_and_send("ActiveMQ.DLQ", "by hand")
     await jms_template.convert_and_send("ActiveMQ.DLQ", "of artemis", post_processor=_of_artemis)
     done = await redrive(jms_template, timeout=0.3)

@@ -21,6 +21,8 @@ from pyjms import (
 )
 from pyjms.aio import ConnectionFactory, DefaultMessageListenerContainer, JmsTemplate, Session
 from pyjms.testing.app import JmsTestApp
+from pyjms.testing.clock import VirtualClock
+from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.queues import messages_in, texts_in
 
 
@@ -178,7 +180,11 @@ async def test_unreadable_messages_go_to_the_destination_of_the_policy(
 
 
 async def attempts_at(
-    jms_clock: Any, jms_broker: Any, template: JmsTemplate, seconds: float, **given: Any
+    jms_clock: VirtualClock,
+    jms_broker: EmbeddedTestBroker,
+    template: JmsTemplate,
+    seconds: float,
+    **given: Any,
 ) -> list[tuple[str, float]]:
     """Return the attempts at the messages a and b, with their times; a fails always."""
     times: list[tuple[str, float]] = []
@@ -206,14 +212,14 @@ SLOW = RetryPolicy(maximum=3, initial_delay=1.0, multiplier=2.0, max_delay=3.0)
 
 
 async def test_delays_grow_and_what_follows_waits(
-    jms_clock: Any, jms_broker: Any, jms_template: JmsTemplate
+    jms_clock: VirtualClock, jms_broker: EmbeddedTestBroker, jms_template: JmsTemplate
 ) -> None:
     times = await attempts_at(jms_clock, jms_broker, jms_template, 8.0, retry=SLOW)
     assert times == [("a", 0.0), ("a", 1.0), ("a", 3.0), ("a", 6.0), ("b", 6.0)]
 
 
 async def test_what_follows_passes_with_non_blocking_redelivery(
-    jms_clock: Any, jms_broker: Any, jms_template: JmsTemplate
+    jms_clock: VirtualClock, jms_broker: EmbeddedTestBroker, jms_template: JmsTemplate
 ) -> None:
     times = await attempts_at(
         *(jms_clock, jms_broker, jms_template, 8.0),
@@ -225,7 +231,10 @@ async def test_what_follows_passes_with_non_blocking_redelivery(
 
 @pytest.mark.parametrize("retry", [None, SLOW])
 async def test_a_retry_has_its_own_delay(
-    retry: RetryPolicy | None, jms_clock: Any, jms_broker: Any, jms_template: JmsTemplate
+    retry: RetryPolicy | None,
+    jms_clock: VirtualClock,
+    jms_broker: EmbeddedTestBroker,
+    jms_template: JmsTemplate,
 ) -> None:
     times = await attempts_at(
         *(jms_clock, jms_broker, jms_template, 4.0), retry=retry, raised=Retry(delay=1.5)
@@ -234,7 +243,7 @@ async def test_a_retry_has_its_own_delay(
 
 
 async def test_yaml_changes_the_decorators_policy(
-    jms_clock: Any, jms_broker: Any, jms_template: JmsTemplate
+    jms_clock: VirtualClock, jms_broker: EmbeddedTestBroker, jms_template: JmsTemplate
 ) -> None:
     own = {"maximum": 1, "initial_delay": "2s", "multiplier": 1, "dead_letter": "elsewhere"}
     times = await attempts_at(
@@ -296,7 +305,9 @@ async def test_a_batch_rejects_to_the_destination_of_the_policy(jms_app: JmsTest
 
 
 @pytest.mark.parametrize("own", [Skip(), Retry(delay=0.0)])
-async def test_a_container_made_by_hand_knows_them_too(own: Exception, jms_broker: Any) -> None:
+async def test_a_container_made_by_hand_knows_them_too(
+    own: Exception, jms_broker: EmbeddedTestBroker
+) -> None:
     calls: list[str] = []
 
     async def listener(message: Any) -> None:

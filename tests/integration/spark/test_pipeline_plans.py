@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pytest_mock import MockerFixture
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline
@@ -100,10 +101,12 @@ def test_it_is_refused_with_a_sentence(
     assert refused(**values).startswith(sentence)
 
 
-def test_speculation_sends_twice(spark: SparkSession, refused: Refused, mocker: Any) -> None:
+def test_speculation_sends_twice(
+    spark: SparkSession, refused: Refused, mocker: MockerFixture
+) -> None:
     real = spark.conf.get
 
-    def get(key: str, *default: Any) -> Any:
+    def get(key: str, *default: Any) -> str | None:
         return "true" if key == "spark.speculation" else real(key, *default)
 
     mocker.patch.object(type(spark.conf), "get", side_effect=get)

@@ -182,7 +182,7 @@ def test_the_end_of_spark_is_the_end_of_the_run(broker: SparkBroker, tmp_path: P
 
 
 def drain_round(
-    spark: SparkSession, broker: SparkBroker, settings: Any, tmp_path: Path, trigger: str
+    spark: SparkSession, broker: SparkBroker, settings: PyjmsSettings, tmp_path: Path, trigger: str
 ) -> None:
     texts = [f"m{number}" for number in range(200)]
     folder = tmp_path / "checkpoints" / "copy"
@@ -268,7 +268,7 @@ class Recorder:
 def careful() -> Any:
     """Fails at a text; inside a function, so that Spark's workers get it by value."""
 
-    def check(text: str) -> Any:
+    def check(text: str) -> str:
         if text == "bad":
             raise ValueError("the body of bad")
         return text
@@ -279,7 +279,7 @@ def careful() -> Any:
 def blinking() -> Any:
     """Fails for each file in a folder: a task is tried four times before its query fails."""
 
-    def check(text: str) -> Any:
+    def check(text: str) -> str:
         left = sorted(Path(text).glob("*")) if text.startswith("/") else []
         if left:
             left[0].unlink()

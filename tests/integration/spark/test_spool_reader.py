@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make(broker: Any, folder: Path) -> Iterator[Make]:
+def make(broker: SparkBroker, folder: Path) -> Iterator[Make]:
     made: list[SpoolStreamReader] = []
 
     def reader(**options: str) -> SpoolStreamReader:
@@ -120,7 +120,7 @@ def test_a_damaged_id_is_named(folder: Path) -> None:
         Spool(folder)
 
 
-def spooled(broker: Any, make: Make) -> tuple[Any, Any]:
+def spooled(broker: SparkBroker, make: Make) -> tuple[Any, Any]:
     """Have a batch of five finished and one of five planned; return the ends of both."""
     reader = make()
     start = reader.initialOffset()
@@ -170,27 +170,27 @@ class HalfOpen(Exception):
     """The connection is gone, and the broker does not know."""
 
 
-def half_open(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def half_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the next acknowledgement get lost, with its connection still open at the broker."""
 
     async def lost(*_: object) -> None:
         raise HalfOpen
 
-    async def nothing() -> None:
+    async def nothing(*_: object) -> None:
         """It does not reach the broker."""
 
     monkeypatch.setattr("pyjms.client.session.ActiveMQSession.commit", lost)
-    monkeypatch.setattr(reader._puller, "_close_session", nothing)
+    monkeypatch.setattr("pyjms.client.session.ActiveMQSession.close", nothing)
 
 
 @pytest.mark.parametrize("dies", ["the driver", "the connection"])
 def test_late_redeliveries_are_recognized_after_their_rows_were_removed(
-    broker: Any, make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch, dies: str
+    broker: SparkBroker, make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
     broker.send("IN", TEXTS[:5])
     reader = make()
     start = reader.initialOffset()
-    half_open(reader, monkeypatch)
+    half_open(monkeypatch)
     with pytest.raises(HalfOpen):
         reader.latestOffset(start, ReadMaxRows(5))
     monkeypatch.undo()
@@ -226,7 +226,9 @@ def test_late_redeliveries_are_recognized_after_their_rows_were_removed(
     assert "no such id" not in Spool(folder)
 
 
-def test_late_ids_are_removed_after_a_day_and_damage_is_reported(folder: Path, caplog: Any) -> None:
+def test_late_ids_are_removed_after_a_day_and_damage_is_reported(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder.mkdir()
     ids = LateIds(folder)
     ids.add(5, ["a", "b"])

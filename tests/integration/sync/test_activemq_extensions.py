@@ -18,8 +18,10 @@ from pyjms import (
     RequestTimeoutException,
     TextMessage,
 )
+from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.service import BrokerService
 from tests.kit.clients.messages import text_of
 from tests.kit.waiting import LONGEST_WAIT
@@ -30,7 +32,7 @@ Q = Queue("q")
 class Silence(BrokerFilter):
     """Never answers a send."""
 
-    def send(self, exchange: Any, message: Any) -> Completion:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         del exchange, message
         return Completion()
 

@@ -12,6 +12,7 @@ import pytest
 import pyjms
 from pyjms import ConnectionFactory, JmsTemplate, JmsTransactionManager
 from pyjms.errors import ConnectionFailedException, JMSException, TransactionRolledBackException
+from pyjms.jms.message import Message
 
 URL = "vm://tracebacks?broker.persistent=false"
 AWAY: Any = JmsTemplate(ConnectionFactory("tcp://127.0.0.1:1"))
@@ -22,7 +23,7 @@ def creator(session: object) -> object:
     raise RuntimeError("of the application")
 
 
-def failing_receive() -> object:
+def failing_receive() -> Message | None:
     with ConnectionFactory(URL).create_connection() as connection:
         consumer = connection.create_session().create_consumer(pyjms.Queue("q"))
         consumer.close()
@@ -92,7 +93,7 @@ def test_a_defect_of_ours_keeps_all_frames(monkeypatch: pytest.MonkeyPatch) -> N
     async def broken(self: object, *args: object) -> None:
         assert not self, "a defect"
 
-    monkeypatch.setattr(CoreTemplate, "_create_and_send", broken)
+    monkeypatch.setattr(CoreTemplate, "convert_and_send", broken)
     with pytest.raises(AssertionError, match="a defect") as caught:
         HERE.convert_and_send("q", "x")
     assert functions_of(caught.value)[-1] == "broken"

@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -184,7 +183,9 @@ def handshake(files: CertificateFiles, tmp_path: Path) -> Callable[..., Awaitabl
     return connect
 
 
-async def test_the_versions_and_cipher_suites_of_a_connector(handshake: Any) -> None:
+async def test_the_versions_and_cipher_suites_of_a_connector(
+    handshake: Callable[..., Awaitable[tuple[str, str]]],
+) -> None:
     assert (await handshake())[0] == "TLSv1.3"
     assert (await handshake(enabled_protocols=["TLSv1.2"]))[0] == "TLSv1.2"
     assert (await handshake(ssl.TLSVersion.TLSv1_2))[0] == "TLSv1.2"
@@ -197,7 +198,7 @@ async def test_the_versions_and_cipher_suites_of_a_connector(handshake: Any) -> 
 
 
 async def test_the_files_of_a_connector_and_their_passwords(
-    handshake: Any, files: CertificateFiles
+    handshake: Callable[..., Awaitable[tuple[str, str]]], files: CertificateFiles
 ) -> None:
     certificate, key = files.issue_apart("apart")
     assert await handshake(key_store=certificate, key_file=key)
@@ -212,7 +213,9 @@ async def test_the_files_of_a_connector_and_their_passwords(
 
 
 async def test_the_certificates_of_clients(
-    handshake: Any, files: CertificateFiles, make_files: Callable[[str], CertificateFiles]
+    handshake: Callable[..., Awaitable[tuple[str, str]]],
+    files: CertificateFiles,
+    make_files: Callable[[str], CertificateFiles],
 ) -> None:
     trusted = {
         "trust_store": files.pkcs12_trust("trust.p12", PASSWORD),

@@ -148,7 +148,7 @@ async def test_a_broker_is_ready_while_it_has_started() -> None:
         await until(
             lambda: service.website.url is not None and not service.website.url.endswith(":0")
         )
-        async with AsyncClient(base_url=str(service.website.url)) as client:
+        async with AsyncClient(base_url=str(service.website.url), verify=False) as client:
             assert (await client.get("/health/live")).status_code == 200
             ready = await client.get("/health/ready")
             assert (ready.status_code, ready.json()) == (503, {"status": "starting"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def part(context: WebContext) -> list[Route]:
 
 
 @pytest.fixture(autouse=True)
-def installed(install_part: Any) -> None:
+def installed(install_part: Callable[[str, Any], None]) -> None:
     install_part("tested", part)
 
 
@@ -389,7 +390,9 @@ async def test_beyond_the_limit_there_are_only_health_checks() -> None:
                 await other.aclose()
 
 
-async def test_a_browser_is_sent_to_the_login_page(install_part: Any) -> None:
+async def test_a_browser_is_sent_to_the_login_page(
+    install_part: Callable[[str, Any], None],
+) -> None:
     def with_page(context: WebContext) -> list[Route]:
         context.login_page = "/open"
         return part(context)

@@ -41,6 +41,7 @@ from pyjms.wire.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
+from pyjms.wire.amqp.session import Delivery, Sender
 from pyjms.wire.amqp.values import (
     Array,
     Decimal64,
@@ -195,19 +196,19 @@ class Broker(Peer):
         if link.role:
             link.grant(self.chance.choice([1, 5]))
 
-    def on_delivery(self, delivery: Any) -> None:
+    def on_delivery(self, delivery: Delivery) -> None:
         assert len(delivery.payload) <= LIMIT
         super().on_delivery(delivery)
         if self.chance.random() < 0.8:
             delivery.settle(self.chance.choice([ACCEPTED, Rejected(), None]))
 
-    def on_credit(self, link: Any) -> None:
+    def on_credit(self, link: Sender) -> None:
         while link.credit and self.chance.random() < 0.6:
             link.send(bytes(self.chance.choice([0, 100, 3000])), settled=link.is_settled_mode)
         if link.drain:
             link.finish_drain()
 
-    def on_disposition(self, delivery: Any) -> None:
+    def on_disposition(self, delivery: Delivery) -> None:
         super().on_disposition(delivery)
         if not delivery.settled and self.chance.random() < 0.5:
             delivery.settle(ACCEPTED)

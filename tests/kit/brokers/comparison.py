@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias
 
 import pytest
 
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from tests.kit.brokers.destination_names import destination_name
+
+MakeFactory: TypeAlias = Callable[..., ConnectionFactory]
+OpenConnection: TypeAlias = Callable[..., Awaitable[ActiveMQConnection]]
 
 
 @pytest.fixture(params=["activemq", "pyjms"])
@@ -19,7 +22,7 @@ def broker_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def quick_factory(broker_url: str) -> Any:
+def quick_factory(broker_url: str) -> MakeFactory:
     """Makes factories with short redelivery delays: `quick_factory("option=...", ...)`."""
 
     def make(query: str = "", **options: Any) -> ConnectionFactory:
@@ -32,7 +35,7 @@ def quick_factory(broker_url: str) -> Any:
 
 
 @pytest.fixture
-async def connect(quick_factory: Any) -> AsyncIterator[Any]:
+async def connect(quick_factory: MakeFactory) -> AsyncIterator[OpenConnection]:
     """Makes connections, closed after the test."""
     opened: list[ActiveMQConnection] = []
 
@@ -41,7 +44,7 @@ async def connect(quick_factory: Any) -> AsyncIterator[Any]:
         opened.append(connection)
         if start:
             await connection.start()
-        return connection  # type: ignore[no-any-return]
+        return connection
 
     yield make
     for connection in opened:

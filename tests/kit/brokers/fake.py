@@ -20,7 +20,7 @@ class FakeTransport(MockTransport[Command]):
     """A connection to one of them."""
 
     def __init__(self, brokers: FakeBrokers, uri: TransportURI) -> None:
-        super().__init__(uri.location, self._answer)
+        super().__init__(uri.location, self.answer)
         self.brokers = brokers
         self.options = dict(uri.options)
         self.is_broken = False
@@ -39,7 +39,7 @@ class FakeTransport(MockTransport[Command]):
             raise ConnectionFailedException(f"{self.name} is lost")
         super().oneway(command)
 
-    def _answer(self, command: Command) -> Iterable[Command]:
+    def answer(self, command: Command) -> Iterable[Command]:
         if not isinstance(command, ConnectionInfo):
             return plain_response(command)
         announced = self.brokers.announced.get(self.name, ())
@@ -83,8 +83,7 @@ class FakeBrokers:
 
 
 @pytest.fixture
-def brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
+def brokers() -> FakeBrokers:
     found = FakeBrokers()
-    monkeypatch.setattr(registry, "_registered", {})
-    registry.register("fake", found.transport)
+    registry.register("fake", found.transport)  # instead of those of the test before
     return found

@@ -126,7 +126,7 @@ class Scheduling:
 Make = Callable[..., Awaitable[Scheduling]]
 
 
-def scheduler_of(broker: Scheduling) -> Any:
+def scheduler_of(broker: Scheduling) -> SchedulerBroker:
     """Return the scheduler's filter of a running broker."""
     link: Any = broker.service.broker
     while not isinstance(link, SchedulerBroker):
@@ -173,11 +173,11 @@ async def make_broker(tmp_path: Path) -> AsyncIterator[Make]:
 
 
 @pytest.fixture
-async def timeless() -> AsyncIterator[VirtualClock]:
+async def clock() -> AsyncIterator[VirtualClock]:
     async with VirtualClock(autojump=True) as clock:
         yield clock
 
 
 @pytest.fixture
-async def broker(timeless: VirtualClock, make_broker: Make) -> Scheduling:
+async def broker(clock: VirtualClock, make_broker: Make) -> Scheduling:
     return await make_broker()

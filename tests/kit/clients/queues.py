@@ -6,6 +6,8 @@ from typing import Any
 
 from pyjms.aio import JmsTemplate
 from pyjms.jms.message import Message, TextMessage
+from pyjms.support.embedded_broker import EmbeddedBroker
+from pyjms.testing.remote import RemoteBroker
 from pyjms_broker.testing import EmbeddedTestBroker
 
 __all__ = ["messages_in", "texts_in"]
@@ -26,7 +28,7 @@ async def texts_in(template: JmsTemplate, queue: str) -> list[str | None]:
     return [message.text for message in found if isinstance(message, TextMessage)]
 
 
-def embedded(broker: object) -> EmbeddedTestBroker:
+def embedded(broker: EmbeddedBroker | RemoteBroker) -> EmbeddedTestBroker:
     """Return a test's broker, which runs in this process and has statistics."""
     assert isinstance(broker, EmbeddedTestBroker)
     return broker

@@ -13,6 +13,8 @@ import pytest
 from pyjms import errors
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.message import TextMessage
+from tests.kit.clients.embedded import Client
+from tests.kit.clients.remote import RemoteClient
 
 __all__ = ["NOT_HERE", "RULES", "check_rule"]
 
@@ -291,7 +293,7 @@ async def _(client: Any) -> object:
     return await connection.start()
 
 
-async def check_rule(client: Any, name: str) -> None:
+async def check_rule(client: RemoteClient | Client, name: str) -> None:
     """Compare the events with the recorded ones."""
     expected = client.oracle("jms-client-rules")[name]
     if not str(expected).startswith("!"):

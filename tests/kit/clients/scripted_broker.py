@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 from anyio.lowlevel import checkpoint
@@ -89,6 +89,9 @@ class Peer:
         return dispatches
 
 
+OpenPeer: TypeAlias = Callable[..., Awaitable[Peer]]
+
+
 @pytest.fixture
 async def clock() -> AsyncIterator[VirtualClock]:
     async with VirtualClock(autojump=True) as clock:
@@ -96,7 +99,7 @@ async def clock() -> AsyncIterator[VirtualClock]:
 
 
 @pytest.fixture
-async def open_peer(clock: VirtualClock) -> AsyncIterator[Any]:
+async def open_peer(clock: VirtualClock) -> AsyncIterator[OpenPeer]:
     peers: list[Peer] = []
 
     async def make(*, start: bool = True, query: str = "", **options: Any) -> Peer:

@@ -6,11 +6,12 @@ import os
 import random
 from collections import Counter
 from contextlib import suppress
-from typing import Any
 
 import anyio
 
+from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.factory import ConnectionFactory
+from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.xa import ActiveMQXAConnection, ActiveMQXASession, XAConnectionFactory
 from pyjms.errors import JMSException, XAException
 from pyjms.jms.message import TextMessage
@@ -55,7 +56,10 @@ async def transfer_in_branches(
 
 
 async def _move_one(
-    session: ActiveMQXASession, consumer: Any, producer: Any, account: Account
+    session: ActiveMQXASession,
+    consumer: ActiveMQMessageConsumer,
+    producer: ActiveMQMessageProducer,
+    account: Account,
 ) -> bool:
     """Move a message, unless its branch is rolled back; return False if there is none."""
     resource, xid = session.xa_resource, Xid(1, os.urandom(16))

@@ -88,7 +88,7 @@ class Listeners:
 
     @jms_listener("${app.prefix}bytes")
     @send_to("${app.prefix}bytes.out")
-    async def bytes(self, text: str) -> Any:
+    async def bytes(self, text: str) -> bytes:
         return text[:4].encode()
 
     @jms_listener("${app.prefix}none")

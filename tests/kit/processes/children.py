@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -81,6 +81,10 @@ def accepted_url(child: Process, log: Path) -> str:
     return line.split()[-1]
 
 
+Start: TypeAlias = Callable[[Sequence[str], Path], AbstractContextManager[Any]]
+"""Gives a `Process` whose streams are pipes."""
+
+
 class BrokerProcess:
     """A broker in a process of its own that keeps its port when it is started again.
 
@@ -132,7 +136,7 @@ class BrokerProcess:
 
 
 @pytest.fixture(scope="session")
-def process() -> Callable[..., object]:
+def process() -> Start:
     """A context manager: `with process(command, log) as child`."""
     return started
 

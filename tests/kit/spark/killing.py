@@ -123,7 +123,7 @@ class Killer(BrokerFilter):
         await task.wait()
         self._at(what, context)
 
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Any:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         if ack.transaction_id is not None:
             self._work.setdefault(ack.transaction_id, "pull")
         return self.next.acknowledge(exchange, ack)

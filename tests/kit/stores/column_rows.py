@@ -116,7 +116,7 @@ def _headers(message: ActiveMQMessage, seq: int | None, counter: int) -> Row:
 
 
 def _json(value: object) -> str:
-    def plain(item: object) -> object:
+    def plain(item: object) -> str:
         return base64.b64encode(item).decode() if isinstance(item, bytes) else str(item)
 
     return json.dumps(value, default=plain, ensure_ascii=False)

@@ -49,7 +49,7 @@ async def open_store(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
 
     async def open_store(
         make: Callable[[Path], Any] | None = None, directory: Path | None = None, **settings: Any
-    ) -> Any:
+    ) -> StoreHarness:
         def plain(where: Path) -> JDBCPersistenceAdapter:
             return JDBCPersistenceAdapter(where, JDBCSettings(**settings))
 

@@ -11,9 +11,9 @@ import httpx
 import pytest
 from starlette.routing import BaseRoute
 
+from pyjms_broker import entry_points
 from pyjms_broker.service import BrokerService
 from pyjms_broker.web import WebConfiguration
-from pyjms_broker.web import server as web_parts
 from pyjms_broker.web.context import WebContext
 
 _numbers = itertools.count(1)
@@ -56,10 +56,14 @@ async def web_broker(
 def install_part(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Any], None]:
     """Make a part of the site known under a name, as an installed distribution would."""
     made: dict[str, Callable[[WebContext], Sequence[BaseRoute]]] = {}
-    real_factory = web_parts._factory
+    really_installed, really_load = entry_points.installed_names, entry_points.load
 
-    def factory(name: str) -> Callable[[WebContext], Sequence[BaseRoute]]:
-        return made[name] if name in made else real_factory(name)
+    def installed_names(group: str) -> list[str]:
+        return [*really_installed(group), *(made if group == entry_points.WEB_PARTS else ())]
 
-    monkeypatch.setattr(web_parts, "_factory", factory)
+    def load(group: str, name: str) -> object:
+        return made[name] if name in made else really_load(group, name)
+
+    monkeypatch.setattr(entry_points, "installed_names", installed_names)
+    monkeypatch.setattr(entry_points, "load", load)
     return made.__setitem__

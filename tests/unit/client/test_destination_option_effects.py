@@ -12,7 +12,7 @@ from pyjms.client.destination_options import CONSUMER_OPTIONS, PRODUCER_OPTIONS,
 from pyjms.client.factory import ConnectionFactory
 from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import ConsumerInfo, ProducerInfo
-from tests.kit.clients.scripted_broker import Peer
+from tests.kit.clients.scripted_broker import OpenPeer, Peer
 
 SENT = {
     "consumer.prefetchSize": ("7", "prefetch_size", 7),
@@ -65,7 +65,7 @@ def test_every_option_is_tested() -> None:
 
 @pytest.mark.fact("activemq-broker D8")
 @pytest.mark.parametrize("name", sorted(SENT))
-async def test_an_option_is_sent_to_the_broker(name: str, open_peer: Any) -> None:
+async def test_an_option_is_sent_to_the_broker(name: str, open_peer: OpenPeer) -> None:
     peer = await open_peer()
     value, attribute, expected = SENT[name]
     before = await sent(peer, "")
@@ -86,7 +86,7 @@ async def test_an_option_is_sent_to_the_broker(name: str, open_peer: Any) -> Non
     ],
 )
 async def test_an_option_without_effect_is_logged_once_with_the_reason(
-    name: str, reason: str, open_peer: Any, caplog: pytest.LogCaptureFixture
+    name: str, reason: str, open_peer: OpenPeer, caplog: pytest.LogCaptureFixture
 ) -> None:
     peer = await open_peer()
     topic = f"logged-{next(_numbers)}"
@@ -97,7 +97,7 @@ async def test_an_option_without_effect_is_logged_once_with_the_reason(
     assert lines == [f"topic://{topic}: option {name} has no effect: {reason}"]
 
 
-async def test_the_browser_option_makes_no_browser(open_peer: Any) -> None:
+async def test_the_browser_option_makes_no_browser(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     assert await sent(peer, "consumer.browser=true") == await sent(peer, "")
 

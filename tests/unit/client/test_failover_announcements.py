@@ -14,6 +14,7 @@ import pytest
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.runtime import clock as _clock
+from pyjms.testing.clock import VirtualClock
 from pyjms.transport import registry
 from pyjms.wire.openwire.commands import ConnectionControl
 from tests.kit.brokers.fake import FakeBrokers, brokers
@@ -27,7 +28,7 @@ OTHERS = ("vm", "mock", "discovery", "static", "installed")
 
 
 @pytest.fixture
-def network(brokers: FakeBrokers, clock: Any) -> FakeBrokers:
+def network(brokers: FakeBrokers, clock: VirtualClock) -> FakeBrokers:
     """Brokers in the test for every scheme."""
     for scheme in (*NETWORK, *OTHERS):
         registry.register(scheme, brokers.transport)
@@ -91,7 +92,7 @@ async def test_a_client_goes_to_an_address_of_a_kind_that_is_configured(
 
 @pytest.mark.parametrize(("configured", "announced"), REFUSED)
 async def test_a_broker_cannot_announce_anything_else(
-    network: FakeBrokers, configured: str, announced: str, caplog: Any
+    network: FakeBrokers, configured: str, announced: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(configured) as connection:
         failures: list[Exception] = []
@@ -119,7 +120,7 @@ async def test_the_rest_of_an_announced_list_is_used(network: FakeBrokers) -> No
 
 
 async def test_announced_options_of_the_clients_side_are_dropped(
-    network: FakeBrokers, caplog: Any
+    network: FakeBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected("ssl://a", "nested.x=1"):
         options = "ssl.trustStore=/dev/zero&socket.verifyHostName=false&SSL.keyStore=f&x=2"
@@ -132,7 +133,7 @@ async def test_announced_options_of_the_clients_side_are_dropped(
 
 
 async def test_a_broker_cannot_make_the_list_or_the_log_grow(
-    network: FakeBrokers, caplog: Any
+    network: FakeBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected("tcp://a") as connection:
         await announce(network, connected_brokers=",".join(f"tcp://h{i}:1" for i in range(4000)))

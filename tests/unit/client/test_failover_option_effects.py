@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 
@@ -23,6 +22,7 @@ from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
 from pyjms.runtime import clock as _clock
+from pyjms.testing.clock import VirtualClock
 from pyjms.transport.failover.brokers import FAILOVER
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionControl, ProducerInfo
 from tests.kit.brokers.fake import FakeBrokers, brokers
@@ -67,7 +67,7 @@ async def startup(brokers: FakeBrokers, query: str) -> object:
         return len(brokers.attempts), str(error)
 
 
-async def order(brokers: FakeBrokers, query: str) -> object:
+async def order(brokers: FakeBrokers, query: str) -> list[str]:
     brokers.down = set("abcdefg")
     uris = ",".join(f"fake://{name}" for name in "abcdefgh")
     async with connected(query, uris):
@@ -107,7 +107,7 @@ async def backups(brokers: FakeBrokers, query: str) -> object:
         return count, len(brokers.open)
 
 
-async def priorities(brokers: FakeBrokers, query: str) -> object:
+async def priorities(brokers: FakeBrokers, query: str) -> list[list[str]]:
     """The broker in use after its first choice was down for a while."""
     brokers.down = {"a", "b"}
     async with connected(f"randomize=false&{query}"):
@@ -117,7 +117,7 @@ async def priorities(brokers: FakeBrokers, query: str) -> object:
         return [*used, brokers.open]
 
 
-async def replayed_messages(brokers: FakeBrokers, query: str) -> object:
+async def replayed_messages(brokers: FakeBrokers, query: str) -> list[type[ActiveMQMessage]]:
     async with connected(query) as connection:
         session = await connection.create_session()
         producer = await session.create_producer(session.create_queue("q"))
@@ -129,7 +129,7 @@ async def replayed_messages(brokers: FakeBrokers, query: str) -> object:
         return [type(command) for command in sent if isinstance(command, ActiveMQMessage)]
 
 
-async def replayed_producers(brokers: FakeBrokers, query: str) -> object:
+async def replayed_producers(brokers: FakeBrokers, query: str) -> list[type[ProducerInfo]]:
     async with connected(query) as connection:
         session = await connection.create_session(True)
         producer = await session.create_producer(session.create_queue("q"))
@@ -141,7 +141,7 @@ async def replayed_producers(brokers: FakeBrokers, query: str) -> object:
         return [type(command) for command in sent if isinstance(command, ProducerInfo)]
 
 
-async def announcement(brokers: FakeBrokers, query: str) -> object:
+async def announcement(brokers: FakeBrokers, query: str) -> list[list[str]]:
     """The broker in use after one has announced another."""
     async with connected(query, "fake://a"):
         brokers.connections[0].deliver(
@@ -155,7 +155,7 @@ async def announcement(brokers: FakeBrokers, query: str) -> object:
         return [*used, brokers.open]
 
 
-async def redirection(brokers: FakeBrokers, query: str) -> object:
+async def redirection(brokers: FakeBrokers, query: str) -> list[str]:
     async with connected(query, "fake://a"):
         brokers.connections[0].deliver(ConnectionControl(reconnect_to="fake://z"))
         await pass_time(1)
@@ -175,7 +175,7 @@ async def warnings(brokers: FakeBrokers, query: str) -> object:
     return await delays(brokers, query)
 
 
-async def nested(brokers: FakeBrokers, query: str) -> object:
+async def nested(brokers: FakeBrokers, query: str) -> dict[str, str]:
     async with connected(query):
         return brokers.connections[0].options
 
@@ -232,7 +232,7 @@ DEFAULTS = {
 
 
 async def outcome(
-    brokers: FakeBrokers, scenario: Scenario, query: str, caplog: Any
+    brokers: FakeBrokers, scenario: Scenario, query: str, caplog: pytest.LogCaptureFixture
 ) -> tuple[object, list[str]]:
     brokers.__init__()  # type: ignore[misc]
     caplog.clear()
@@ -245,7 +245,11 @@ async def outcome(
 @pytest.mark.fact("activemq-edges F0")
 @pytest.mark.parametrize("name", sorted(OPTIONS))
 async def test_an_option_has_an_effect(
-    name: str, brokers: FakeBrokers, clock: Any, caplog: Any, tmp_path: Path
+    name: str,
+    brokers: FakeBrokers,
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     value, scenario, others = OPTIONS[name]
     (tmp_path / "brokers").write_text("fake://f1\nfake://f2,fake://f1\n", encoding="utf-8")
@@ -258,7 +262,7 @@ async def test_an_option_has_an_effect(
 @pytest.mark.fact("activemq-edges F0")
 @pytest.mark.parametrize("name", sorted(DEFAULTS))
 async def test_the_default_is_activemqs(
-    name: str, brokers: FakeBrokers, clock: Any, caplog: Any
+    name: str, brokers: FakeBrokers, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, scenario, others = OPTIONS[name]
     before = await outcome(brokers, scenario, others, caplog)
@@ -306,7 +310,12 @@ async def test_a_list_of_brokers_on_a_web_server(brokers: FakeBrokers, web: str)
     [("", "", "missing"), ("", "", "binary"), ("bob:secret@", "***@", "own")],
 )
 async def test_a_list_that_cannot_be_read_is_one_warning_and_not_the_end(
-    brokers: FakeBrokers, web: str, user: str, shown: str, page: str, caplog: Any
+    brokers: FakeBrokers,
+    web: str,
+    user: str,
+    shown: str,
+    page: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with connected(f"updateURIsURL=http://{user}{web}/{page}?key=secret", "fake://a"):
         assert brokers.open == ["a"]
@@ -316,7 +325,7 @@ async def test_a_list_that_cannot_be_read_is_one_warning_and_not_the_end(
 
 
 async def test_a_binary_file_causes_one_warning_and_no_failure(
-    brokers: FakeBrokers, tmp_path: Path, caplog: Any
+    brokers: FakeBrokers, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "brokers").write_bytes(b"\xff\xfe\x00")
     async with connected(f"updateURIsURL=file:{tmp_path}/brokers", "fake://a"):
@@ -329,13 +338,15 @@ def test_no_option_is_missing() -> None:
 
 
 @pytest.mark.fact("activemq-edges F1")
-async def test_delays_double_up_to_the_maximum(brokers: FakeBrokers, clock: Any) -> None:
+async def test_delays_double_up_to_the_maximum(brokers: FakeBrokers, clock: VirtualClock) -> None:
     seen = await delays(brokers, "initialReconnectDelay=100&maxReconnectDelay=500")
     assert seen == ([100, 300, 700, 1200, 1700, 2200], 0, ["a"])
 
 
 @pytest.mark.fact("activemq-edges F1")
-async def test_the_broker_that_failed_is_tried_last(brokers: FakeBrokers, clock: Any) -> None:
+async def test_the_broker_that_failed_is_tried_last(
+    brokers: FakeBrokers, clock: VirtualClock
+) -> None:
     async with connected("randomize=false"):
         brokers.down = {"b"}
         brokers.lose()
@@ -344,7 +355,7 @@ async def test_the_broker_that_failed_is_tried_last(brokers: FakeBrokers, clock:
 
 
 async def test_an_outage_has_one_warning_and_one_line_at_its_end(
-    brokers: FakeBrokers, clock: Any, caplog: Any
+    brokers: FakeBrokers, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected("initialReconnectDelay=100"):
         with caplog.at_level(logging.INFO, "pyjms"):
@@ -357,7 +368,7 @@ async def test_an_outage_has_one_warning_and_one_line_at_its_end(
 
 
 async def test_connections_that_lose_a_broker_together_have_one_warning_and_one_line(
-    brokers: FakeBrokers, clock: Any, caplog: Any
+    brokers: FakeBrokers, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = "initialReconnectDelay=100"
     async with connected(options), connected(options), connected(options):
@@ -371,7 +382,7 @@ async def test_connections_that_lose_a_broker_together_have_one_warning_and_one_
 
 
 async def test_a_connection_in_the_place_of_one_closed_in_the_outage_reports_its_end(
-    brokers: FakeBrokers, clock: Any, caplog: Any
+    brokers: FakeBrokers, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = "initialReconnectDelay=100"
     with caplog.at_level(logging.INFO, "pyjms"):
@@ -396,6 +407,6 @@ async def test_a_connection_in_the_place_of_one_closed_in_the_outage_reports_its
     ],
 )
 async def test_a_client_returns_to_its_priority_broker(
-    options: str, used: str, brokers: FakeBrokers, clock: Any
+    options: str, used: str, brokers: FakeBrokers, clock: VirtualClock
 ) -> None:
     assert await priorities(brokers, options) == [[name] for name in used]

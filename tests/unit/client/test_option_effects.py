@@ -23,6 +23,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.runtime import clock as _clock
+from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import find
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -236,7 +237,7 @@ def _seen(command: Command) -> tuple[str, ...]:
     return _SEEN.get(type(command), ())
 
 
-async def outcome_of(query: str, caplog: Any) -> list[object]:
+async def outcome_of(query: str, caplog: pytest.LogCaptureFixture) -> list[object]:
     caplog.clear()
     with caplog.at_level(logging.INFO, "pyjms.client"):
         outcome = await Scenario(query).run()
@@ -249,7 +250,9 @@ def chance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
 
-async def test_the_scenario_always_has_the_same_outcome(clock: Any, caplog: Any) -> None:
+async def test_the_scenario_always_has_the_same_outcome(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     assert await outcome_of("", caplog) == await outcome_of("", caplog)
 
 
@@ -274,7 +277,9 @@ def test_the_effect_of_an_option_is_tested_elsewhere(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(JMS_OPTIONS.keys() - ELSEWHERE.keys()))
 @pytest.mark.fact("activemq-edges N0")
-async def test_an_option_has_an_effect(clock: Any, caplog: Any, name: str) -> None:
+async def test_an_option_has_an_effect(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
     others = f"jms.{WITH[name]}" if name in WITH else ""
     value = value_of(name, ConnectionFactory("mock://defaults"))
     before = await outcome_of(others, caplog)
@@ -283,7 +288,9 @@ async def test_an_option_has_an_effect(clock: Any, caplog: Any, name: str) -> No
 
 
 @pytest.mark.parametrize("name", sorted(IGNORED))
-def test_an_option_without_effect_is_logged_once_with_the_reason(name: str, caplog: Any) -> None:
+def test_an_option_without_effect_is_logged_once_with_the_reason(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "pyjms.client.options"):
         ConnectionFactory(f"mock://x?jms.{name}=1")
     [record] = caplog.records

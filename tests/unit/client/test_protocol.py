@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 
 import anyio
 import pytest
@@ -27,6 +28,7 @@ from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ActiveMQTextMessage,
     BrokerInfo,
+    Command,
     ConnectionControl,
     ConnectionInfo,
     ConsumerControl,
@@ -38,6 +40,7 @@ from pyjms.wire.openwire.commands import (
     ProducerAck,
     ProducerInfo,
     RemoveInfo,
+    RemoveSubscriptionInfo,
     Response,
     SessionInfo,
     ShutdownInfo,
@@ -46,6 +49,9 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
+from tests.kit.clients.scripted_broker import OpenPeer, Peer
+
+T = TypeVar("T")
 
 AUTO, CLIENT, DUPS_OK = AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT, AcknowledgeMode.DUPS_OK
 TRANSACTED = AcknowledgeMode.TRANSACTED
@@ -65,7 +71,7 @@ def shape(ack: MessageAck) -> tuple[Any, ...]:
     )
 
 
-async def consumer_of(peer: Any, mode: AcknowledgeMode = AUTO, name: str = "q") -> Any:
+async def consumer_of(peer: Peer, mode: AcknowledgeMode = AUTO, name: str = "q") -> Any:
     session = await peer.connection.create_session(mode == TRANSACTED, mode)
     destination = Topic(name[6:]) if name.startswith("topic:") else Queue(name)
     return await session.create_consumer(destination)
@@ -75,7 +81,7 @@ async def consumer_of(peer: Any, mode: AcknowledgeMode = AUTO, name: str = "q") 
 
 
 @pytest.mark.fact("activemq-edges N6")
-async def test_the_connection_is_announced_by_its_first_use_only(open_peer: Any) -> None:
+async def test_the_connection_is_announced_by_its_first_use_only(open_peer: OpenPeer) -> None:
     peer = await open_peer(start=False, user_name="ann", password="pw")
     await peer.settle()
     assert peer.mock.sent == []
@@ -96,7 +102,7 @@ async def test_the_connection_is_announced_by_its_first_use_only(open_peer: Any)
 
 
 @pytest.mark.fact("activemq-broker V-A4")
-async def test_advisories_are_watched_and_acknowledged_in_one_go(open_peer: Any) -> None:
+async def test_advisories_are_watched_and_acknowledged_in_one_go(open_peer: OpenPeer) -> None:
     peer = await open_peer(watch_topic_advisories=True, start=False)
     await peer.connection.start()
     (info,) = peer.sent(ConsumerInfo)
@@ -153,7 +159,7 @@ async def test_ids_have_activemqs_shapes(open_peer: Any) -> None:
     assert prefixed.connection.client_id.startswith("I-")
 
 
-@pytest.mark.fact("activemq-edges N11")
+@pytest.mark.fact("activemq-edges N11", "openwire-encoding 11/close connection")
 async def test_close_flushes_removes_and_shuts_down(open_peer: Any) -> None:
     peer = await open_peer(watch_topic_advisories=True)
     consumer = await consumer_of(peer, DUPS_OK, "topic:t")
@@ -176,7 +182,9 @@ async def test_close_flushes_removes_and_shuts_down(open_peer: Any) -> None:
 
 
 @pytest.mark.fact("activemq-edges N11")
-async def test_close_waits_for_the_answer_so_long_only(open_peer: Any, clock: Any) -> None:
+async def test_close_waits_for_the_answer_so_long_only(
+    open_peer: OpenPeer, clock: VirtualClock
+) -> None:
     peer = await open_peer(close_timeout=2.0)
     peer.silent = lambda command: isinstance(command, RemoveInfo)
     before = clock.now()
@@ -186,7 +194,9 @@ async def test_close_waits_for_the_answer_so_long_only(open_peer: Any, clock: An
 
 
 @pytest.mark.fact("activemq-edges N11", "activemq-broker R2")
-async def test_closing_a_session_rolls_back_and_tells_what_was_delivered(open_peer: Any) -> None:
+async def test_closing_a_session_rolls_back_and_tells_what_was_delivered(
+    open_peer: Any,
+) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer, TRANSACTED)
     (dispatch, _) = await peer.dispatch(consumer, "a", "b")
@@ -205,7 +215,7 @@ async def test_closing_a_session_rolls_back_and_tells_what_was_delivered(open_pe
 @pytest.mark.parametrize("unanswered", [ConnectionInfo, ConsumerInfo])
 @pytest.mark.parametrize(("options", "seconds"), [({}, 30), ({"connect_response_timeout": 1.0}, 1)])
 async def test_a_start_without_answer_times_out(
-    open_peer: Any,
+    open_peer: OpenPeer,
     clock: VirtualClock,
     unanswered: type[ConnectionInfo | ConsumerInfo],
     options: dict[str, float],
@@ -224,7 +234,7 @@ async def test_a_start_without_answer_times_out(
 
 
 @pytest.mark.fact("activemq-edges N6a")
-async def test_answers_to_other_commands_do_not_end_the_start(open_peer: Any) -> None:
+async def test_answers_to_other_commands_do_not_end_the_start(open_peer: OpenPeer) -> None:
     peer = await open_peer(start=False)
     peer.mock.respond = lambda command: [Response(command.command_id + 7)] * 2
     with pytest.raises(RequestTimeoutException, match="it answered 2 commands that nobody has"):
@@ -232,7 +242,7 @@ async def test_answers_to_other_commands_do_not_end_the_start(open_peer: Any) ->
 
 
 async def test_the_time_of_a_start_may_be_without_limit(
-    open_peer: Any, clock: VirtualClock
+    open_peer: OpenPeer, clock: VirtualClock
 ) -> None:
     peer = await open_peer(start=False, query="?jms.connectResponseTimeout=0")
     peer.silent = lambda command: True
@@ -242,7 +252,7 @@ async def test_the_time_of_a_start_may_be_without_limit(
 
 
 @pytest.mark.fact("activemq-edges N12")
-async def test_errors_nobody_waits_for_go_to_the_exception_listener(open_peer: Any) -> None:
+async def test_errors_nobody_waits_for_go_to_the_exception_listener(open_peer: OpenPeer) -> None:
     heard: list[JMSException] = []
     peer = await open_peer()
     peer.connection.exception_listener = heard.append
@@ -273,7 +283,7 @@ async def test_errors_nobody_waits_for_go_to_the_exception_listener(open_peer: A
 
 
 async def test_errors_without_a_listener_are_logged(
-    open_peer: Any, caplog: pytest.LogCaptureFixture
+    open_peer: OpenPeer, caplog: pytest.LogCaptureFixture
 ) -> None:
     peer = await open_peer()
     with caplog.at_level(logging.WARNING, "pyjms.client"):
@@ -284,7 +294,7 @@ async def test_errors_without_a_listener_are_logged(
     assert "async trouble" in caplog.text
 
 
-async def test_a_dead_connection_wakes_who_waits(open_peer: Any) -> None:
+async def test_a_dead_connection_wakes_who_waits(open_peer: OpenPeer) -> None:
     peer = await open_peer(producer_window_size=1, use_async_send=True)
     consumer = await consumer_of(peer)
     producer = await consumer.session.create_producer(Queue("q"))
@@ -304,7 +314,7 @@ async def test_a_dead_connection_wakes_who_waits(open_peer: Any) -> None:
     assert len(failures) == 2
 
 
-async def test_the_broker_may_close_a_consumer_or_change_its_prefetch(open_peer: Any) -> None:
+async def test_the_broker_may_close_a_consumer_or_change_its_prefetch(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer)
     peer.mock.deliver(ConsumerControl(consumer_id=consumer.consumer_id, prefetch=7))
@@ -332,9 +342,14 @@ async def test_the_broker_may_close_a_consumer_or_change_its_prefetch(open_peer:
         ({"send_timeout": 1.0}, True, True, True),
     ],
 )
-@pytest.mark.fact("activemq-edges N2", "jms-api 3.7")
+@pytest.mark.fact(
+    "activemq-edges N2",
+    "jms-api 3.7",
+    "openwire-encoding 11/send, persistent, no tx",
+    "openwire-encoding 11/send, non-persistent, or in a transaction",
+)
 async def test_which_sends_wait_for_the_broker(
-    open_peer: Any, options: dict[str, Any], transacted: bool, persistent: bool, waits: bool
+    open_peer: OpenPeer, options: dict[str, Any], transacted: bool, persistent: bool, waits: bool
 ) -> None:
     peer = await open_peer(**options)
     session = await peer.connection.create_session(transacted)
@@ -367,7 +382,7 @@ async def test_cancelling_a_send_stops_the_wait_only(open_peer: Any) -> None:
     assert [m.message_id.producer_sequence_id for m in peer.sent(ActiveMQTextMessage)] == [1, 2]
 
 
-async def test_a_congested_transport_is_waited_for(open_peer: Any) -> None:
+async def test_a_congested_transport_is_waited_for(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     session = await peer.connection.create_session()
     producer = await session.create_producer(Queue("q"))
@@ -377,7 +392,9 @@ async def test_a_congested_transport_is_waited_for(open_peer: Any) -> None:
 
 
 @pytest.mark.fact("activemq-edges N3")
-async def test_send_stamps_the_message_and_copies_it(open_peer: Any, clock: Any) -> None:
+async def test_send_stamps_the_message_and_copies_it(
+    open_peer: OpenPeer, clock: VirtualClock
+) -> None:
     peer = await open_peer()
     session = await peer.connection.create_session()
     producer = await session.create_producer(Queue("q"))
@@ -434,10 +451,63 @@ async def test_a_full_window_holds_the_sender_until_acknowledged(open_peer: Any)
     assert waiting.window.usage == 0
 
 
+@pytest.mark.fact(
+    "openwire-encoding 11/create session",
+    "openwire-encoding 11/create producer",
+    "openwire-encoding 11/create consumer",
+    "openwire-encoding 11/durable subscriber",
+    "openwire-encoding 11/unsubscribe",
+    "openwire-encoding 11/browser",
+    "openwire-encoding 11/temp destination",
+    "openwire-encoding 11/close consumer",
+    "openwire-encoding 11/close producer / session",
+)
+async def test_what_is_asked_and_what_is_told(open_peer: OpenPeer) -> None:
+    peer = await open_peer(client_id="me")
+
+    async def said(step: Awaitable[T], answered: bool, *kinds: type[Command]) -> T:
+        peer.clear()
+        done = await step
+        assert [type(command) for command in peer.mock.sent] == [*kinds]
+        assert all(command.response_required is answered for command in peer.mock.sent)
+        return done
+
+    session = await said(peer.connection.create_session(), False, SessionInfo)
+    anonymous = await said(session.create_producer(), True, ProducerInfo)
+    assert peer.sent(ProducerInfo)[0].destination is None
+    await said(session.create_producer(Queue("q")), True, ProducerInfo)
+    (producer,) = peer.sent(ProducerInfo)
+    assert (producer.destination, producer.window_size) == (Queue("q"), 0)
+    assert not producer.dispatch_async
+    consumer = await said(session.create_consumer(Queue("q")), True, ConsumerInfo)
+    durable = await said(session.create_durable_subscriber(Topic("t"), "s"), True, ConsumerInfo)
+    (info,) = peer.sent(ConsumerInfo)
+    assert (info.client_id, info.subscription_name) == ("me", "s")
+    temporary = await said(session.create_temporary_queue(), True, DestinationInfo)
+    (made,) = peer.sent(DestinationInfo)
+    assert (made.connection_id, made.destination) == (peer.connection.connection_id, temporary)
+    assert made.operation_type == 0
+    await said(session.delete_temporary(temporary), True, DestinationInfo)
+    (deleted,) = peer.sent(DestinationInfo)
+    assert (deleted.destination, deleted.operation_type, deleted.timeout) == (temporary, 1, 0)
+
+    await said(consumer.close(), False, RemoveInfo)
+    (gone,) = peer.sent(RemoveInfo)
+    assert (gone.object_id, gone.last_delivered_sequence_id) == (consumer.consumer_id, -1)
+    await durable.close()
+    await said(session.unsubscribe("s"), True, RemoveSubscriptionInfo)
+    (ended,) = peer.sent(RemoveSubscriptionInfo)
+    assert (ended.client_id, ended.subscription_name) == ("me", "s")
+    await said(anonymous.close(), False, RemoveInfo)
+    assert peer.sent(RemoveInfo)[0].object_id == anonymous.producer_id
+    await said(session.close(), False, RemoveInfo)  # with the producer that is still open
+    assert peer.sent(RemoveInfo)[0].object_id == session.session_id
+
+
 # --- consumers
 
 
-async def test_a_consumer_is_announced_with_the_factorys_defaults(open_peer: Any) -> None:
+async def test_a_consumer_is_announced_with_the_factorys_defaults(open_peer: OpenPeer) -> None:
     peer = await open_peer(client_id="me")
     session = await peer.connection.create_session()
     peer.clear()
@@ -471,7 +541,7 @@ async def test_a_consumer_is_announced_with_the_factorys_defaults(open_peer: Any
     assert durable.prefetch_size == 100
 
 
-async def test_a_refused_consumer_leaves_nothing_behind(open_peer: Any) -> None:
+async def test_a_refused_consumer_leaves_nothing_behind(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     session = await peer.connection.create_session()
     peer.refuse = lambda command: (
@@ -489,8 +559,8 @@ async def test_a_refused_consumer_leaves_nothing_behind(open_peer: Any) -> None:
     assert peer.connection.producers == {}
 
 
-@pytest.mark.fact("activemq-broker A5", "activemq-broker A8")
-async def test_client_acknowledge_sends_delivered_at_half_the_prefetch(open_peer: Any) -> None:
+@pytest.mark.fact("activemq-broker A5", "activemq-broker A8", "openwire-encoding 12/0 DELIVERED")
+async def test_client_acknowledge_sends_delivered_at_half_the_prefetch(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer, CLIENT, "q?consumer.prefetchSize=4")
     await peer.dispatch(consumer, *"abcdef")
@@ -505,8 +575,8 @@ async def test_client_acknowledge_sends_delivered_at_half_the_prefetch(open_peer
     ]
 
 
-@pytest.mark.fact("activemq-broker A3")
-async def test_auto_acknowledges_each_message(open_peer: Any) -> None:
+@pytest.mark.fact("activemq-broker A3", "openwire-encoding 12/2 STANDARD")
+async def test_auto_acknowledges_each_message(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer)
     await peer.dispatch(consumer, "a", "b")
@@ -519,7 +589,12 @@ async def test_auto_acknowledges_each_message(open_peer: Any) -> None:
     assert len(peer.sent(MessageAck)) == 2
 
 
-@pytest.mark.fact("activemq-broker A6")
+@pytest.mark.fact(
+    "activemq-broker A6",
+    "openwire-encoding 12/0 DELIVERED",
+    "openwire-encoding 12/2 STANDARD",
+    "openwire-encoding 12/4 INDIVIDUAL",
+)
 async def test_transactions_acknowledge_at_their_end_or_one_by_one(open_peer: Any) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer, TRANSACTED, "q?consumer.prefetchSize=4")
@@ -561,7 +636,7 @@ async def test_transactions_acknowledge_at_their_end_or_one_by_one(open_peer: An
 
 
 @pytest.mark.fact("activemq-broker A7")
-async def test_optimized_acknowledgement(open_peer: Any, clock: Any) -> None:
+async def test_optimized_acknowledgement(open_peer: OpenPeer, clock: VirtualClock) -> None:
     peer = await open_peer(optimize_acknowledge=True)
     consumer = await consumer_of(peer, AUTO, "q?consumer.prefetchSize=10")
     await peer.dispatch(consumer, *"abcdefgh")
@@ -599,7 +674,9 @@ async def test_optimized_acknowledgement(open_peer: Any, clock: Any) -> None:
         assert len(shared.sent(MessageAck)) == 1
 
 
-async def test_a_redelivery_never_breaks_an_optimized_range(open_peer: Any, clock: Any) -> None:
+async def test_a_redelivery_never_breaks_an_optimized_range(
+    open_peer: OpenPeer, clock: VirtualClock
+) -> None:
     peer = await open_peer(optimize_acknowledge=True)
     consumer = await consumer_of(peer)
     await peer.dispatch(consumer, "a", "b")
@@ -619,8 +696,10 @@ async def test_a_redelivery_never_breaks_an_optimized_range(open_peer: Any, cloc
     assert shape(peer.sent(MessageAck)[-1]) == ("STANDARD", 2, 2, 1, False)
 
 
-@pytest.mark.fact("activemq-edges N10")
-async def test_expired_messages_are_acknowledged_as_such(open_peer: Any, clock: Any) -> None:
+@pytest.mark.fact("activemq-edges N10", "openwire-encoding 12/6 EXPIRED")
+async def test_expired_messages_are_acknowledged_as_such(
+    open_peer: OpenPeer, clock: VirtualClock
+) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer)
     await peer.dispatch(consumer, "dead", expiration=clock.time_ms())
@@ -634,7 +713,8 @@ async def test_expired_messages_are_acknowledged_as_such(open_peer: Any, clock: 
     assert ClientOptions().consumer_expiry_check_enabled
 
 
-async def test_redelivered_is_sent_from_the_second_rollback_on(open_peer: Any) -> None:
+@pytest.mark.fact("openwire-encoding 12/3 REDELIVERED", "openwire-encoding 12/1 POISON")
+async def test_redelivered_is_sent_from_the_second_rollback_on(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer, TRANSACTED)
     await peer.dispatch(consumer, "a")
@@ -650,7 +730,7 @@ async def test_redelivered_is_sent_from_the_second_rollback_on(open_peer: Any) -
     assert kinds[7] == []
 
 
-@pytest.mark.fact("activemq-broker R8")
+@pytest.mark.fact("activemq-broker R8", "openwire-encoding 12/1 POISON")
 async def test_duplicates_are_poisoned_unless_a_transaction_has_the_first(
     open_peer: Any,
 ) -> None:
@@ -690,7 +770,7 @@ async def test_duplicates_are_poisoned_unless_a_transaction_has_the_first(
 
 @pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
 async def test_a_receive_pulls_again_if_the_broker_answers_with_a_duplicate(
-    open_peer: Any, mode: AcknowledgeMode
+    open_peer: OpenPeer, mode: AcknowledgeMode
 ) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer, mode, "q?consumer.prefetchSize=0")
@@ -708,7 +788,8 @@ async def test_a_receive_pulls_again_if_the_broker_answers_with_a_duplicate(
     assert len(peer.sent(MessagePull)) == 3
 
 
-async def test_pull_says_how_long_it_waits(open_peer: Any) -> None:
+@pytest.mark.fact("openwire-encoding 11/receive with prefetch 0")
+async def test_pull_says_how_long_it_waits(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer, AUTO, "q?consumer.prefetchSize=0")
     end = MessageDispatch(consumer.consumer_id)
@@ -742,7 +823,7 @@ async def test_pull_says_how_long_it_waits(open_peer: Any) -> None:
 
 
 async def test_the_end_of_a_cancelled_receive_does_not_end_one_without_timeout(
-    open_peer: Any,
+    open_peer: OpenPeer,
 ) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer, AUTO, "q?consumer.prefetchSize=0")
@@ -763,7 +844,8 @@ async def test_the_end_of_a_cancelled_receive_does_not_end_one_without_timeout(
     assert received[0].text == "a"
 
 
-async def test_synchronous_acknowledgements_are_waited_for(open_peer: Any) -> None:
+@pytest.mark.fact("openwire-encoding 11/ack")
+async def test_synchronous_acknowledgements_are_waited_for(open_peer: OpenPeer) -> None:
     peer = await open_peer(send_acks_async=False)
     consumer = await consumer_of(peer)
     await peer.dispatch(consumer, "a", "b")
@@ -836,7 +918,7 @@ async def test_a_commit_that_fails_is_a_rollback(open_peer: Any) -> None:
     await consumer.session.commit()
 
 
-async def test_a_rollback_the_broker_refuses_is_one_here(open_peer: Any) -> None:
+async def test_a_rollback_the_broker_refuses_is_one_here(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer, TRANSACTED)
     await peer.dispatch(consumer, "a")
@@ -850,7 +932,7 @@ async def test_a_rollback_the_broker_refuses_is_one_here(open_peer: Any) -> None
     assert (await consumer.receive(2)).delivery_count == 2
 
 
-async def test_a_commit_in_doubt_raises_the_connections_failure(open_peer: Any) -> None:
+async def test_a_commit_in_doubt_raises_the_connections_failure(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     session = await peer.connection.create_session(True)
     producer = await session.create_producer(Queue("q"))
@@ -870,7 +952,7 @@ async def test_a_commit_in_doubt_raises_the_connections_failure(open_peer: Any) 
     assert len(failures) == 1
 
 
-async def test_a_cancelled_commit_counts_as_committed(open_peer: Any) -> None:
+async def test_a_cancelled_commit_counts_as_committed(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     consumer = await consumer_of(peer, TRANSACTED)
     await peer.dispatch(consumer, "a")
@@ -885,7 +967,7 @@ async def test_a_cancelled_commit_counts_as_committed(open_peer: Any) -> None:
     assert await consumer.receive(5) is None
 
 
-async def test_how_a_session_learns_of_its_removal(open_peer: Any) -> None:
+async def test_how_a_session_learns_of_its_removal(open_peer: OpenPeer) -> None:
     peer = await open_peer()
     session = await peer.connection.create_session()
     assert [s.session_id for s in peer.sent(SessionInfo)] == [session.session_id]

@@ -12,7 +12,6 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import anyio
 import pytest
@@ -87,7 +86,7 @@ async def offered(query: str) -> object:
 
 
 def socket_option(level: int, option: int, size: int = 0) -> Observe:
-    async def observe(query: str) -> object:
+    async def observe(query: str) -> int:
         async with port_of_peers() as (port, _):
             factory = ConnectionFactory(f"tcp://127.0.0.1:{port}?{query}")
             connection = await factory.create_connection()
@@ -123,7 +122,7 @@ async def silence(query: str) -> object:
     return kept, errors
 
 
-async def waited(query: str) -> object:
+async def waited(query: str) -> float:
     """Return how long the client waits for a host that never answers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(anyio, "connect_tcp", lambda *_: anyio.sleep_forever())
@@ -238,7 +237,7 @@ async def test_types_of_service_that_cannot_be_used(query: str, words: str) -> N
         await ConnectionFactory(f"tcp://127.0.0.1:1?{query}").create_connection()
 
 
-def _info_lines(caplog: Any) -> list[str]:
+def _info_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.levelno == logging.INFO]
 
 

@@ -12,6 +12,7 @@ from pyjms.client.xa import XAConnectionFactory
 from pyjms.errors import XAException
 from pyjms.jms.destination import Queue
 from pyjms.jms.xa import Xid
+from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     Command,
@@ -39,14 +40,14 @@ def brokers_that_know_no_branch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refuse_branches(monkeypatch: pytest.MonkeyPatch, refusal: Throwable) -> None:
-    answer_others = FakeTransport._answer
+    answer_others = FakeTransport.answer
 
     def answer(self: FakeTransport, command: Command) -> Iterable[Command]:
         if isinstance(command, TransactionInfo) and command.type != TransactionType.END:
             return [ExceptionResponse(command.command_id, refusal)] * command.response_required
         return answer_others(self, command)
 
-    monkeypatch.setattr(FakeTransport, "_answer", answer)
+    monkeypatch.setattr(FakeTransport, "answer", answer)
 
 
 async def is_rolled_back(call: Any) -> None:
@@ -57,7 +58,7 @@ async def is_rolled_back(call: Any) -> None:
 
 @pytest.mark.parametrize("one_phase", [False, True])
 async def test_an_end_of_a_branch_that_reaches_the_next_broker_is_a_rollback(
-    clock: Any, brokers: FakeBrokers, one_phase: bool
+    clock: VirtualClock, brokers: FakeBrokers, one_phase: bool
 ) -> None:
     url = "failover:(fake://a)?jms.watchTopicAdvisories=false"
     async with await XAConnectionFactory(url).create_xa_connection() as connection:
@@ -74,7 +75,7 @@ async def test_an_end_of_a_branch_that_reaches_the_next_broker_is_a_rollback(
 
 
 async def test_work_that_cannot_be_acknowledged_any_more_is_rolled_back(
-    clock: Any, brokers: FakeBrokers
+    clock: VirtualClock, brokers: FakeBrokers
 ) -> None:
     url = "fake://a?jms.watchTopicAdvisories=false"
     async with await XAConnectionFactory(url).create_xa_connection() as connection:

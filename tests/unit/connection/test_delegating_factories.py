@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pyjms.aio import JmsTemplate, JmsTransactionManager, Queue
@@ -47,7 +45,9 @@ async def test_a_template_with_a_delegating_factory_joins_the_transaction_of_the
     assert provider.texts("q") == ["one"]
 
 
-async def send(factory: Any, text: str, *, commit: bool = False) -> None:
+async def send(
+    factory: TransactionAwareConnectionFactoryProxy, text: str, *, commit: bool = False
+) -> None:
     """Send as code does that knows nothing of transactions."""
     async with await factory.create_connection() as connection:
         session = await connection.create_session(commit)

@@ -20,6 +20,7 @@ from pyjms.aio import (
 )
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConnectionClosedException, ConnectionFailedException
+from pyjms.jms.api import Connection
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
 
@@ -249,7 +250,7 @@ async def test_the_exception_listener_of_the_native_connection_is_called_too(
     class Listened:
         shares_connection = False
 
-        async def create_connection(self, *credentials: Any) -> Any:
+        async def create_connection(self, *credentials: Any) -> Connection:
             connection = await provider.create_connection(*credentials)
             connection.exception_listener = lambda error: heard.append(str(error))
             return connection

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.connection.transaction import JmsTransactionManager, Propagation
+from pyjms.connection.transaction import JmsTransactionManager, Propagation, TransactionStatus
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     IllegalStateException,
@@ -151,7 +151,7 @@ async def test_propagation(
     assert provider.texts("q") == recorded["textsAfterOuterRollback"]
     assert provider.counts["ConnectionFactory.createConnection"] == 2
 
-    def joins(status: Any) -> tuple[bool, bool]:
+    def joins(status: TransactionStatus) -> tuple[bool, bool]:
         return status.has_transaction, status.is_new_transaction
 
     without = {

@@ -123,6 +123,7 @@ async def test_a_connection_without_an_id_is_refused(client: Client) -> None:
         await client.ask(ConnectionInfo(None, "me"))
 
 
+@pytest.mark.fact("openwire-encoding 14/unknown session/connection")
 async def test_repeated_adds_are_answered_and_ignored(client: Client, host: Host) -> None:
     session, consumer = SessionId("c1", 1), ConsumerId("c1", 1, 1)
     xid = LocalTransactionId(1, CONNECTION)
@@ -148,6 +149,7 @@ async def test_repeated_adds_are_answered_and_ignored(client: Client, host: Host
         )
 
 
+@pytest.mark.fact("openwire-encoding 14/unknown session/connection")
 async def test_adds_to_an_unknown_connection(client: Client, host: Host) -> None:
     with pytest.raises(IllegalStateException, match="a connection that had not been registered"):
         await client.ask(ConsumerInfo(ConsumerId("nobody", 1, 1)))

@@ -86,7 +86,7 @@ Observe = Callable[[str], Awaitable[object]]
 def socket_option(level: int, option: int, size: int = 0) -> Observe:
     """Return what observes a socket option of accepted connections."""
 
-    async def observe(query: str) -> object:
+    async def observe(query: str) -> int:
         async with connector_of(query) as connect:
             peer = await connect()
             await peer.negotiate()
@@ -96,7 +96,7 @@ def socket_option(level: int, option: int, size: int = 0) -> Observe:
     return observe
 
 
-async def queued(query: str) -> object:
+async def queued(query: str) -> list[int]:
     """Return the backlog of the listening socket."""
     backlogs: list[int] = []
     listen = socket.socket.listen
@@ -198,7 +198,7 @@ async def unread(query: str) -> object:
 _UNREAD = 20
 
 
-async def second(query: str, command: Callable[[Peer, int], Command]) -> object:
+async def second(query: str, command: Callable[[Peer, int], Command]) -> list[str]:
     """Return the answers to two commands of a connection."""
     async with connector_of(query) as connect:
         peer = await connect()

@@ -168,7 +168,11 @@ async def test_send_and_receive(connect: Connect) -> None:
     assert await consumer.depth() == 0
 
 
-@pytest.mark.fact("activemq-broker C1")
+@pytest.mark.fact(
+    "activemq-broker C1",
+    "openwire-encoding 14/clientId in use",
+    "openwire-encoding 14/no clientId",
+)
 async def test_client_ids_are_unique_and_needed(connect: Connect, service: BrokerService) -> None:
     first = await connect("one")
     second = await connect("two")

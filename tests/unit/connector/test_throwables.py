@@ -7,6 +7,11 @@ from pyjms.transport.openwire.correlator import from_throwable
 from pyjms_broker.connector.openwire.throwables import to_throwable
 
 
+@pytest.mark.fact(
+    "openwire-encoding 14/bad credentials",
+    "openwire-encoding 14/bad selector",
+    "openwire-encoding 14/no memory, fail-if-no-space",
+)
 @pytest.mark.parametrize(
     ("error", "java"),
     [

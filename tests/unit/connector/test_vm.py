@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
 import anyio
 import pytest
 
-import pyjms_broker.service  # noqa: F401 - it sets the factory that vm:// uses
 from pyjms.errors import (
     ConfigurationException,
     ConnectionFailedException,
@@ -23,6 +22,8 @@ from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInf
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.connector.vm.client import IGNORED, OPTIONS, vm_transport
 from pyjms_broker.connector.vm.connector import VmConnector
+from pyjms_broker.service import BrokerService
+from pyjms_broker.service.uri import check_options
 from tests.kit.clients.recording_broker import Client, Host
 
 
@@ -32,24 +33,25 @@ async def registered(host: Host) -> AsyncIterator[vm_registry.Registration]:
     await vm_registry.unregister("recording", host)
 
 
+class MadeHost(Host):
+    """Unregisters itself when it is stopped, as a broker service does."""
+
+    async def stop(self) -> None:
+        await super().stop()
+        await vm_registry.unregister(self.broker_name, self)
+
+
 class Factory:
     """What a broker service sets: it makes brokers and counts them."""
 
-    def __init__(self, host_class: type) -> None:
-        self.host_class = host_class
+    def __init__(self) -> None:
         self.made: list[tuple[str, dict[str, str], str | None]] = []
-        self.hosts: list[object] = []
+        self.hosts: list[Host] = []
 
-    async def __call__(self, name: str, options: Mapping[str, str], config: str | None) -> object:
+    async def __call__(self, name: str, options: Mapping[str, str], config: str | None) -> Host:
         await anyio.lowlevel.checkpoint()
-        host = self.host_class()
+        host = MadeHost()
         host.broker_name = name
-
-        async def stop() -> None:
-            host.stops += 1
-            await vm_registry.unregister(name, host)
-
-        host.stop = stop
         self.made.append((name, dict(options), config))
         self.hosts.append(host)
         vm_registry.register(name, host)
@@ -57,10 +59,15 @@ class Factory:
 
 
 @pytest.fixture
-def factory(host: Host, monkeypatch: pytest.MonkeyPatch) -> Factory:
-    factory = Factory(type(host))
-    monkeypatch.setattr(vm_registry, "_factory", factory)
-    return factory
+def factory() -> Iterator[Factory]:
+    factory = Factory()
+    set_factory(factory)
+    yield factory
+    set_factory(BrokerService.start_for_vm)
+
+
+def set_factory(factory: vm_registry.BrokerFactory) -> None:
+    vm_registry.set_factory(factory, check_options)
 
 
 def made(url: str) -> RequestTransport:
@@ -126,9 +133,9 @@ async def test_vm_options(host: Host, factory: Factory) -> None:
     (auto,) = factory.hosts
     await clients[0].stop()
     await clients[1].stop()
-    assert auto.stops == 0  # type: ignore[attr-defined]
+    assert auto.stops == 0
     await third.stop()
-    assert auto.stops == 1  # type: ignore[attr-defined]
+    assert auto.stops == 1
     assert vm_registry.find("auto") is None
 
     with pytest.raises(ConnectionFailedException, match=r"Broker named 'none' does not exist\."):
@@ -217,9 +224,9 @@ async def test_a_bridge_does_not_keep_a_made_broker_running(factory: Factory) ->
     other = await started("vm://auto?network=true")
     await other.stop()
     await client.stop()
-    assert auto.stops == 1  # type: ignore[attr-defined]
+    assert auto.stops == 1
     await bridge.stop()
-    assert auto.stops == 1  # type: ignore[attr-defined]
+    assert auto.stops == 1
 
 
 def test_every_vm_option_is_tested() -> None:
@@ -266,30 +273,26 @@ def test_an_option_of_the_broker_is_named_as_one() -> None:
     assert "write broker.persistent=..., or vm:(broker:()/name?persistent=...)" in str(caught.value)
 
 
-async def test_a_factory_that_fails_leaves_no_trace(
-    factory: Factory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fails(*_args: object) -> None:
+async def test_a_factory_that_fails_leaves_no_trace(factory: Factory) -> None:
+    async def fails(*_args: object) -> Host:
         raise ResourceAllocationException("no disk")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(vm_registry, "_factory", fails)
-        with pytest.raises(ResourceAllocationException, match="no disk"):
-            await started("vm://auto")
+    set_factory(fails)
+    with pytest.raises(ResourceAllocationException, match="no disk"):
+        await started("vm://auto")
+    set_factory(factory)
     transport = await started("vm://auto")
     await transport.stop()
 
 
-async def test_a_made_broker_must_have_the_name(
-    factory: Factory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def other(name: str, options: Mapping[str, str], config: str | None) -> object:
+async def test_a_made_broker_must_have_the_name(factory: Factory) -> None:
+    async def other(name: str, options: Mapping[str, str], config: str | None) -> Host:
         return await factory("other", options, config)
 
-    monkeypatch.setattr(vm_registry, "_factory", other)
+    set_factory(other)
     with pytest.raises(ResourceAllocationException, match="did not register under that name"):
         await started("vm://auto")
-    await factory.hosts[0].stop()  # type: ignore[attr-defined]
+    await factory.hosts[0].stop()
 
 
 async def test_a_broker_that_stops_closes_its_vm_clients(

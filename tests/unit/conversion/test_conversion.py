@@ -156,6 +156,42 @@ def test_the_default_of_an_unsupported_attribute_is_a_note(
     assert lost(convert("", 'keepDurableSubsActive="true" passiveSlave="false"')) == []
 
 
+@pytest.mark.fact(
+    "activemq-broker D14",
+    "activemq-broker 2.1/optimizedDispatch",
+    "activemq-broker 2.1/reduceMemoryFootprint",
+    "activemq-broker 2.1/doOptimzeMessageStorage / optimizeMessageStoreInFlightLimit",
+    "activemq-broker 2.1/sendDuplicateFromStoreToDLQ",
+    "activemq-broker 2.1/useTopicSubscriptionInflightStats",
+)
+def test_hints_to_activemqs_implementation_are_notes(convert: Callable[..., Conversion]) -> None:
+    conversion = convert(
+        """<destinationPolicy><policyMap><policyEntries>
+             <policyEntry queue=">" optimizedDispatch="true" reduceMemoryFootprint="true"
+               doOptimzeMessageStorage="false" optimizeMessageStoreInFlightLimit="20"
+               useTopicSubscriptionInflightStats="false" sendDuplicateFromStoreToDLQ="true"/>
+           </policyEntries></policyMap></destinationPolicy>""",
+        'cacheTempDestinations="true" timeBeforePurgeTempDestinations="1000"',
+    )
+    assert [name for _, name in lost(conversion)] == ["<policyEntry sendDuplicateFromStoreToDLQ>"]
+    assert {each.subject for each in conversion.findings if not each.is_unsupported} == {
+        "<broker>",  # it has no connectors
+        "<broker cacheTempDestinations>",
+        "<broker timeBeforePurgeTempDestinations>",
+        "<policyEntry doOptimzeMessageStorage>",
+        "<policyEntry optimizeMessageStoreInFlightLimit>",
+        "<policyEntry optimizedDispatch>",
+        "<policyEntry reduceMemoryFootprint>",
+        "<policyEntry useTopicSubscriptionInflightStats>",
+    }
+    (reason,) = (
+        each.reason
+        for each in conversion.findings
+        if each.subject == "<broker cacheTempDestinations>"
+    )
+    assert reason.endswith("temporary destinations are cheap to create")
+
+
 def test_policies_with_all_strategies(convert: Callable[..., Conversion]) -> None:
     conversion = convert(
         """<destinationPolicy><policyMap>

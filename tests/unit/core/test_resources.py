@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 import pytest
 
@@ -12,16 +10,17 @@ from pyjms.errors import TransactionRolledBackException
 from pyjms.runtime import clock as _clock
 from pyjms.template.resources import BoundResource, bind, bound_resource
 from pyjms.template.template import JmsTemplate
+from tests.kit.clients.jms_provider import JmsProvider
 
 
 @pytest.fixture
-async def resource(provider: Any) -> BoundResource:
+async def resource(provider: JmsProvider) -> BoundResource:
     connection = await provider.create_connection()
     return BoundResource(connection, await connection.create_session())
 
 
 async def test_a_binding_holds_for_its_block_and_its_factory_object(
-    provider: Any, resource: BoundResource
+    provider: JmsProvider, resource: BoundResource
 ) -> None:
     other = type(provider)()
     assert bound_resource(provider) is None
@@ -39,7 +38,7 @@ async def test_a_binding_holds_for_its_block_and_its_factory_object(
 
 
 async def test_a_caching_factory_counts_as_the_one_it_wraps(
-    provider: Any, resource: BoundResource
+    provider: JmsProvider, resource: BoundResource
 ) -> None:
     caching = CachingConnectionFactory(provider)
     with bind(provider, resource):
@@ -51,7 +50,9 @@ async def test_a_caching_factory_counts_as_the_one_it_wraps(
         assert bound_resource(provider) is None
 
 
-async def test_tasks_have_their_own_bindings(provider: Any, resource: BoundResource) -> None:
+async def test_tasks_have_their_own_bindings(
+    provider: JmsProvider, resource: BoundResource
+) -> None:
     seen: list[BoundResource | None] = []
     ready, done = anyio.Event(), anyio.Event()
 
@@ -69,7 +70,9 @@ async def test_tasks_have_their_own_bindings(provider: Any, resource: BoundResou
     assert seen == [None]
 
 
-async def test_a_template_uses_the_bound_session(provider: Any, resource: BoundResource) -> None:
+async def test_a_template_uses_the_bound_session(
+    provider: JmsProvider, resource: BoundResource
+) -> None:
     with bind(provider, resource):
         await JmsTemplate(provider, session_transacted=True).convert_and_send("q", "x")
     assert provider.counts["Connection.createSession"] == 1

@@ -24,7 +24,7 @@ from pyjms.support.converter import DefaultMessageConverter, SimpleMessageConver
 from pyjms.support.qos import QosSettings
 from pyjms.template import resources
 from pyjms.template.template import JmsTemplate, TemplateOptions
-from tests.kit.clients.jms_provider import ProviderSession
+from tests.kit.clients.jms_provider import JmsProvider, ProviderSession
 
 CALLS = (
     "ConnectionFactory.createConnection", "Connection.start", "Connection.close",
@@ -43,7 +43,7 @@ def content(message: Message | None) -> str | None:
 
 
 @pytest.mark.fact("spring-jms 4.1")
-async def test_defaults(provider: Any, oracle: dict[str, Any]) -> None:
+async def test_defaults(provider: JmsProvider, oracle: dict[str, Any]) -> None:
     template = JmsTemplate(provider)
     recorded = dict(oracle["template-qos"]["defaults"])
     # Spring's 0 is "for ever" and -1 "no delay": None here.
@@ -64,7 +64,7 @@ async def test_defaults(provider: Any, oracle: dict[str, Any]) -> None:
     assert isinstance(template.message_converter, DefaultMessageConverter)
 
 
-async def test_qos_counts_only_when_it_is_explicit(provider: Any) -> None:
+async def test_qos_counts_only_when_it_is_explicit(provider: JmsProvider) -> None:
     given: dict[str, Any] = {
         "delivery_mode": DeliveryMode.NON_PERSISTENT, "priority": 9, "time_to_live": 60.0,
     }  # fmt: skip
@@ -83,7 +83,7 @@ async def test_qos_counts_only_when_it_is_explicit(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 4.2")
-async def test_setting_qos_and_delivery_delay(provider: Any) -> None:
+async def test_setting_qos_and_delivery_delay(provider: JmsProvider) -> None:
     template = JmsTemplate(provider)
     template.delivery_mode, template.priority, template.time_to_live = DeliveryMode(1), 9, 60.0
     assert not template.explicit_qos_enabled
@@ -109,7 +109,7 @@ async def test_setting_qos_and_delivery_delay(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 4.3")
-async def test_a_send_overwrites_its_own_headers_only(provider: Any) -> None:
+async def test_a_send_overwrites_its_own_headers_only(provider: JmsProvider) -> None:
     def create(session: Any) -> Message:
         message: Message = session.create_text_message("x")
         message.priority, message.delivery_mode, message.expiration = 9, DeliveryMode(1), 5
@@ -125,7 +125,7 @@ async def test_a_send_overwrites_its_own_headers_only(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 4.4")
-async def test_ids_and_timestamps_can_be_turned_off(provider: Any) -> None:
+async def test_ids_and_timestamps_can_be_turned_off(provider: JmsProvider) -> None:
     template = JmsTemplate(provider, message_id_enabled=False, message_timestamp_enabled=False)
     await template.convert_and_send("q", "x")
     await JmsTemplate(provider).convert_and_send("q", "y")
@@ -136,7 +136,7 @@ async def test_ids_and_timestamps_can_be_turned_off(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 4.5")
-async def test_default_destinations(provider: Any) -> None:
+async def test_default_destinations(provider: JmsProvider) -> None:
     template = JmsTemplate(provider)
     for operation in (
         template.convert_and_send(None, "x"),
@@ -164,7 +164,7 @@ async def test_default_destinations(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 4.6")
-async def test_all_operations(provider: Any) -> None:
+async def test_all_operations(provider: JmsProvider) -> None:
     template = JmsTemplate(provider, receive_timeout=0, default_destination_name="d")
     mode = await template.execute(lambda session: session.acknowledge_mode)
     assert mode is AcknowledgeMode.AUTO
@@ -221,11 +221,11 @@ async def test_all_operations(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 4.7")
-async def test_the_post_processors_result_is_sent(provider: Any) -> None:
+async def test_the_post_processors_result_is_sent(provider: JmsProvider) -> None:
     order: list[str] = []
 
     class Converter(SimpleMessageConverter):
-        def to_message(self, payload: object, session: Any) -> Message:
+        def to_message(self, payload: object, session: Session) -> Message:
             order.append("convert")
             return super().to_message(payload, session)
 
@@ -243,7 +243,7 @@ async def test_the_post_processors_result_is_sent(provider: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [None, "text"])
-async def test_what_must_return_a_message(provider: Any, bad: object) -> None:
+async def test_what_must_return_a_message(provider: JmsProvider, bad: object) -> None:
     template = JmsTemplate(provider)
     with pytest.raises(TypeError, match="post processor must return the message"):
         await template.convert_and_send("q", "x", post_processor=lambda m: bad)  # type: ignore[arg-type,return-value]
@@ -253,7 +253,7 @@ async def test_what_must_return_a_message(provider: Any, bad: object) -> None:
 
 
 @pytest.mark.parametrize("payload", ["text", TextMessage("text")])
-async def test_a_payload_is_not_a_creator(provider: Any, payload: Any) -> None:
+async def test_a_payload_is_not_a_creator(provider: JmsProvider, payload: Any) -> None:
     template = JmsTemplate(provider)
     kind = type(payload).__name__
     with pytest.raises(TypeError, match=rf"not {kind}; convert_and_send takes a payload"):
@@ -271,7 +271,7 @@ def test_the_options_of_both_faces_are_the_same() -> None:
 
 
 @pytest.mark.fact("spring-jms 4.8")
-async def test_calls_on_a_raw_factory(provider: Any, oracle: dict[str, Any]) -> None:
+async def test_calls_on_a_raw_factory(provider: JmsProvider, oracle: dict[str, Any]) -> None:
     recorded = oracle["connection-factories"][0]
     template = JmsTemplate(provider)
     for number in range(10):
@@ -295,7 +295,7 @@ async def test_calls_on_a_raw_factory(provider: Any, oracle: dict[str, Any]) -> 
 
 
 @pytest.mark.fact("spring-jms 4.9", "spring-jms 4.1.4")
-async def test_small_transactions_and_acknowledgements(provider: Any) -> None:
+async def test_small_transactions_and_acknowledgements(provider: JmsProvider) -> None:
     template = JmsTemplate(provider, session_transacted=True, receive_timeout=0)
     await template.convert_and_send("q", "a")
     assert (provider.counts["Session.commit"], provider.texts("q")) == (1, ["a"])
@@ -316,7 +316,7 @@ async def test_small_transactions_and_acknowledgements(provider: Any) -> None:
     assert provider.counts["Session.commit"] == 0
 
 
-async def test_a_template_that_waits_forever(provider: Any) -> None:
+async def test_a_template_that_waits_forever(provider: JmsProvider) -> None:
     template = JmsTemplate(provider)
     got: list[object] = []
 
@@ -331,7 +331,7 @@ async def test_a_template_that_waits_forever(provider: Any) -> None:
     assert got == ["late"]
 
 
-async def test_a_cancelled_receive_closes_everything(provider: Any) -> None:
+async def test_a_cancelled_receive_closes_everything(provider: JmsProvider) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(JmsTemplate(provider).receive, "q")
         await anyio.wait_all_tasks_blocked()
@@ -340,7 +340,7 @@ async def test_a_cancelled_receive_closes_everything(provider: Any) -> None:
     assert closed == [1, 1, 1]
 
 
-async def test_failures_close_everything_and_come_out(provider: Any) -> None:
+async def test_failures_close_everything_and_come_out(provider: JmsProvider) -> None:
     provider.failures["Producer.send"] = JMSException("no")
     provider.failures["Producer.close"] = JMSException("also no")
     with pytest.raises(JMSException, match=r"^no$"):
@@ -353,7 +353,7 @@ async def test_failures_close_everything_and_come_out(provider: Any) -> None:
 
 @pytest.mark.fact("spring-jms 4.12")
 @pytest.mark.parametrize("name", errors.__all__)
-async def test_jms_exceptions_come_out_as_what_they_are(provider: Any, name: str) -> None:
+async def test_jms_exceptions_come_out_as_what_they_are(provider: JmsProvider, name: str) -> None:
     """One tree serves JMS and Spring: there is nothing to convert."""
     error = getattr(errors, name)("why")
     provider.failures["Session.createProducer"] = error
@@ -362,7 +362,7 @@ async def test_jms_exceptions_come_out_as_what_they_are(provider: Any, name: str
     assert caught.value is error
 
 
-async def test_topics_and_no_local(provider: Any) -> None:
+async def test_topics_and_no_local(provider: JmsProvider) -> None:
     seen: list[tuple[Any, Any, bool]] = []
 
     async def look(template: JmsTemplate) -> None:
@@ -389,7 +389,7 @@ async def test_topics_and_no_local(provider: Any) -> None:
 
 
 @pytest.mark.fact("spring-jms 4.11")
-async def test_send_and_receive_over_a_temporary_queue(provider: Any) -> None:
+async def test_send_and_receive_over_a_temporary_queue(provider: JmsProvider) -> None:
     template = JmsTemplate(provider, session_transacted=True)
     answers: list[Message | None] = []
     requests: list[Message] = []
@@ -450,19 +450,19 @@ async def test_send_and_receive_over_a_temporary_queue(provider: Any) -> None:
     assert provider.counts["TemporaryQueue.delete"] == 2
 
 
-async def test_a_failed_request_deletes_the_temporary_queue(provider: Any) -> None:
+async def test_a_failed_request_deletes_the_temporary_queue(provider: JmsProvider) -> None:
     provider.failures["Producer.send"] = JMSException("no")
     with pytest.raises(JMSException, match=r"^no$"):
         await JmsTemplate(provider).send_and_receive("q", text("x"))
     assert provider.counts["TemporaryQueue.delete"] == 1
 
 
-async def test_a_bad_selector(provider: Any) -> None:
+async def test_a_bad_selector(provider: JmsProvider) -> None:
     with pytest.raises(InvalidSelectorException):
         await JmsTemplate(provider).receive_selected("q", "=")
 
 
-async def test_payloads_of_a_type(provider: Any) -> None:
+async def test_payloads_of_a_type(provider: JmsProvider) -> None:
     template = JmsTemplate(provider)
     await template.convert_and_send("q", [1, 2])
     assert await template.receive_and_convert("q", list[int]) == [1, 2]

@@ -68,7 +68,7 @@ class Model:
         self.cursor.add_source(self.source)
         self.cursor.add_source(self.others)
 
-    def new(self, priority: int, persistent: bool = True) -> Any:
+    def new(self, priority: int, persistent: bool = True) -> MessageReference:
         self.numbers += 1
         position = None
         if persistent:
@@ -90,7 +90,7 @@ class Model:
         self.memory.remove(reference.broker_sequence_id)
         self.held.discard(reference.position)
 
-    def paged_in(self, stored: Any) -> Any:
+    def paged_in(self, stored: Any) -> MessageReference:
         number = stored.message.message_id.broker_sequence_id
         reference = waiting(stored.position, stored.message.priority, number)
         self.hold(reference)

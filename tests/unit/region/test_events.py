@@ -6,72 +6,102 @@ from typing import Any
 
 import pytest
 
-from pyjms.jms.destination import Queue, Topic
-from pyjms.wire.openwire.commands import ProducerInfo
+from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.wire.openwire.commands import ProducerInfo, Throwable
 from pyjms_broker.api.broker import BrokerFilter
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.eviction import ConstantPendingMessageLimitStrategy
+from pyjms_broker.region.region_broker import RegionBroker
 from tests.kit.brokers.region import Broker, Client, ManualClock
 
 Q, T = Queue("Q"), Topic("T")
 
 
 class Listening(BrokerFilter):
-    def __init__(self, next_broker: Any) -> None:
+    def __init__(self, next_broker: RegionBroker) -> None:
         super().__init__(next_broker)
         self.heard: list[Any] = []
 
-    def message_consumed(self, context: Any, reference: Any) -> None:
+    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.heard.append(("consumed", reference.message.type))
         super().message_consumed(context, reference)
 
-    def message_dispatched(self, context: Any, reference: Any, subscription: Any) -> None:
+    def message_dispatched(
+        self, context: ConnectionContext, reference: MessageReference, subscription: Subscription
+    ) -> None:
         self.heard.append(("dispatched", reference.message.type, subscription))
         super().message_dispatched(context, reference, subscription)
 
-    def message_discarded(self, context: Any, reference: Any, subscription: Any) -> None:
+    def message_discarded(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
         self.heard.append(("discarded", reference.message.type))
         super().message_discarded(context, reference, subscription)
 
-    def message_delivered(self, context: Any, reference: Any) -> None:
+    def message_delivered(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.heard.append(("delivered", reference.message.type))
         super().message_delivered(context, reference)
 
-    def message_without_consumers(self, context: Any, reference: Any) -> None:
+    def message_without_consumers(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> None:
         self.heard.append(("no consumer", reference.message.type))
         super().message_without_consumers(context, reference)
 
-    def fast_producer(self, context: Any, info: Any, destination: Any) -> None:
+    def fast_producer(
+        self, context: ConnectionContext, info: ProducerInfo, destination: BrokerDestination
+    ) -> None:
         self.heard.append(("fast", info.producer_id, str(destination)))
         super().fast_producer(context, info, destination)
 
-    def destination_full(self, context: Any, destination: Any, usage: Any) -> None:
+    def destination_full(
+        self, context: ConnectionContext, destination: BrokerDestination, usage: MemoryUsage
+    ) -> None:
         self.heard.append(("full", str(destination), usage.percent))
         super().destination_full(context, destination, usage)
 
-    def slow_consumer(self, context: Any, destination: Any, subscription: Any) -> None:
+    def slow_consumer(
+        self, context: ConnectionContext, destination: BrokerDestination, subscription: Subscription
+    ) -> None:
         self.heard.append(("slow", str(destination), subscription))
         super().slow_consumer(context, destination, subscription)
 
-    def message_expired(self, context: Any, reference: Any, subscription: Any) -> None:
+    def message_expired(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
         self.heard.append(("expired", reference.message.type))
         super().message_expired(context, reference, subscription)
 
     def send_to_dead_letter_queue(
-        self, context: Any, reference: Any, subscription: Any, cause: Any
-    ) -> Any:
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: Throwable | None,
+    ) -> bool:
         done = super().send_to_dead_letter_queue(context, reference, subscription, cause)
         self.heard.append(("dead letter", reference.message.type, done))
         return done
 
     def add_destination(
-        self, context: Any, destination: Any, create_temporary: bool = False
-    ) -> Any:
+        self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
+    ) -> BrokerDestination:
         self.heard.append(("destination", str(destination)))
         return super().add_destination(context, destination, create_temporary)
 
 
-def listening(broker: Broker) -> Any:
+def listening(broker: Broker) -> Listening:
     broker.region.root = Listening(broker.region)
     return broker.region.root
 

@@ -25,6 +25,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.tcp import TcpConnector
 from pyjms_broker.connector.vm import registry as vm_registry
@@ -56,7 +57,7 @@ async def test_a_start_opens_the_store_then_destinations_then_connectors(tmp_pat
     class Watched(BrokerFilter):
         """Notes what happens, and whether connectors are open then."""
 
-        def add_destination(self, *arguments: Any) -> Any:
+        def add_destination(self, *arguments: Any) -> BrokerDestination:
             note(str(arguments[1]))
             return super().add_destination(*arguments)
 
@@ -194,6 +195,7 @@ class Tagged(BrokerFilter):
         return self.next.send(exchange, message)
 
 
+@pytest.mark.fact("activemq-broker B1")
 async def test_the_chain_in_its_order() -> None:
     log: list[str] = []
     service = BrokerService(

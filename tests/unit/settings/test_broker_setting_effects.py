@@ -9,6 +9,7 @@ tests there too.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -1128,9 +1129,9 @@ def test_every_key_has_an_entry() -> None:
     assert SHOWN.keys() | WITHOUT_TEST == _keys()
 
 
-def _source_of(reference: str) -> str:
-    """Return the source of a test, with the fixtures and constants of its module that it uses."""
-    file, name = reference.split("::")
+@functools.cache
+def _defined_in(file: str) -> dict[str, ast.stmt]:
+    """Return the definitions of a file, by name: several keys have their tests in it."""
     text = (TESTS / file).read_text(encoding="utf-8")
     defined: dict[str, ast.stmt] = {}
     for node in ast.parse(text).body:
@@ -1140,6 +1141,13 @@ def _source_of(reference: str) -> str:
             defined |= {t.id: node for t in node.targets if isinstance(t, ast.Name)}
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             defined[node.target.id] = node
+    return defined
+
+
+def _source_of(reference: str) -> str:
+    """Return the source of a test, with the fixtures and constants of its module that it uses."""
+    file, name = reference.split("::")
+    defined = _defined_in(file)
     assert name in defined, f"there is no test {reference}"
     used, left = set[str](), [name]
     while left:

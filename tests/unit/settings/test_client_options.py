@@ -10,6 +10,7 @@ import pytest
 from pyjms import ConnectionFactory as BlockingConnectionFactory
 from pyjms.app.objects import make_client_factory
 from pyjms.client.factory import ConnectionFactory
+from pyjms.client.options import ClientOptions
 from pyjms.errors import ConfigurationException
 from pyjms.settings import load_settings
 
@@ -18,7 +19,7 @@ URL = (
 )
 
 
-def options(tmp_path: Path, text: str, section: str) -> Any:
+def options(tmp_path: Path, text: str, section: str) -> ClientOptions:
     path = tmp_path / "application.yaml"
     path.write_text(text, encoding="utf-8")
     settings = load_settings(path)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pyjms import ConfigurationException, Queue, Topic, load_settings
 from pyjms.app.objects import make_client_factory
+from pyjms.settings.broker import ActiveMQSettings
 
 _MASTER = "failover:(tcp://a:1)?timeout=5000"
 
 
-def broker(tmp_path: Path, *lines: str) -> Any:
+def broker(tmp_path: Path, *lines: str) -> ActiveMQSettings:
     path = tmp_path / "application.yaml"
     path.write_text("\n  ".join(["activemq:", *lines]), encoding="utf-8")
     return load_settings(path, environ={}).activemq

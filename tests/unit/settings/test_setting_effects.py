@@ -30,7 +30,7 @@ from pyjms.listener.annotation import Schedule
 from pyjms.listener.endpoint import JmsListenerEndpoint, SimpleJmsListenerEndpoint
 from pyjms.settings import ActiveMQSettings
 from pyjms.settings.listeners import ListenerOverride
-from pyjms.transport.failover.brokers import read_failover_options
+from pyjms.transport.failover.brokers import FailoverOptions, read_failover_options
 from pyjms.transport.tls import read_client_tls
 
 Probe = Callable[[JmsApplication], object]
@@ -76,7 +76,7 @@ def listener(name: str) -> Probe:
 def provided(name: str) -> Probe:
     """Return the probe for a property whose object a provider of the container supplies."""
 
-    def probe(application: JmsApplication) -> object:
+    def probe(application: JmsApplication) -> bool:
         (endpoint,) = application.endpoints()
         return getattr(_container(application, endpoint), name) is application.container.mine()
 
@@ -109,20 +109,20 @@ def listener_with_result(name: str) -> Probe:
     return probe
 
 
-def factory_of(application: JmsApplication) -> object:
+def factory_of(application: JmsApplication) -> list[str | None]:
     return [endpoint.container_factory for endpoint in application.endpoints()]
 
 
-def schedule_of(application: JmsApplication) -> object:
+def schedule_of(application: JmsApplication) -> list[Schedule | None]:
     return [endpoint.schedule for endpoint in application.endpoints()]
 
 
-def policy_of(application: JmsApplication) -> object:
+def policy_of(application: JmsApplication) -> list[str]:
     return [str(endpoint.redelivery_policy) for endpoint in application.endpoints()]
 
 
 def client(path: str) -> Probe:
-    def probe(application: JmsApplication) -> object:
+    def probe(application: JmsApplication) -> str:
         value: Any = application.container.native_connection_factory()
         for name in path.split("."):
             value = getattr(value, name)
@@ -236,12 +236,12 @@ def blobs(application: JmsApplication) -> object:
     return (policy.target, policy.buffer_size)
 
 
-def failover(application: JmsApplication) -> object:
+def failover(application: JmsApplication) -> tuple[FailoverOptions, dict[str, str]]:
     """Return the options that the transport has read."""
     return read_failover_options(application.container.native_connection_factory().uri)
 
 
-def policies(application: JmsApplication) -> object:
+def policies(application: JmsApplication) -> str:
     factory = application.container.native_connection_factory()
     return str(factory.redelivery_policy_map.entry_for(Queue("orders.new")))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from pytest_mock import MockerFixture
 
 from pyjms.spark import Pipeline
 from pyjms.spark.checks import check_pipelines, ddl_problems
@@ -221,7 +222,7 @@ def test_everything_is_reported_at_once(tmp_path: Path) -> None:
     assert view.startswith("Pipeline b: its sql does not read messages")
 
 
-def test_what_is_not_installed_is_named(java: str, mocker: Any) -> None:
+def test_what_is_not_installed_is_named(java: str, mocker: MockerFixture) -> None:
     mocker.patch("importlib.metadata.version", return_value="3.5.1")
     (sentence,) = check_pipelines([made("a")], java=java)
     assert sentence.startswith("pyspark 3.5.1 is installed, but pyspark>=4.2,<5 is required")

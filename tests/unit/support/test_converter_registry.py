@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
+from pytest_mock import MockerFixture
 
 from pyjms.errors import ConfigurationException, MessageConversionException
 from pyjms.jms.message import Message, TextMessage
@@ -27,7 +28,7 @@ class UpperCase:
     def to_message(self, payload: object, session: Any) -> Message:
         return TextMessage(str(payload).upper())
 
-    def from_message(self, message: Message, target: Any = None) -> Any:
+    def from_message(self, message: Message, target: Any = None) -> str:
         assert isinstance(message, TextMessage)
         return (message.text or "").upper()
 
@@ -44,7 +45,7 @@ def failing() -> None:
 
 
 @pytest.fixture
-def install(mocker: Any) -> Iterator[Install]:
+def install(mocker: MockerFixture) -> Iterator[Install]:
     points: list[EntryPoint] = []
     mocker.patch.object(installed, "entry_points", return_value=points)
     installed.forget_installed()

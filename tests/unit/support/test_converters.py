@@ -27,6 +27,7 @@ from pyjms.support.converter import (
     SimpleMessageConverter,
 )
 from pyjms.support.json_converter import JsonMessageConverter, MessageType
+from tests.kit.clients.jms_provider import JmsProvider
 
 
 class Order(pydantic.BaseModel):
@@ -49,7 +50,7 @@ class Colour(Enum):
 
 
 @pytest.fixture
-async def session(provider: Any) -> Session:
+async def session(provider: JmsProvider) -> Session:
     connection = await provider.create_connection()
     made: Session = await connection.create_session()
     return made

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Queue, TemporaryTopic, Topic
 from pyjms.support.destination import DynamicDestinationResolver, SimpleDestinationResolver
+from tests.kit.clients.jms_provider import JmsProvider
 
 
-async def test_dynamic_resolver_creates_a_destination_each_time(provider: Any) -> None:
+async def test_dynamic_resolver_creates_a_destination_each_time(provider: JmsProvider) -> None:
     session = await (await provider.create_connection()).create_session()
     resolver = DynamicDestinationResolver()
     for _ in range(2):
@@ -23,7 +22,7 @@ async def test_dynamic_resolver_creates_a_destination_each_time(provider: Any) -
             resolver.resolve_destination_name(provider_session, name, False)  # type: ignore[arg-type]
 
 
-async def test_simple_resolver_keeps_queues_and_topics_apart(provider: Any) -> None:
+async def test_simple_resolver_keeps_queues_and_topics_apart(provider: JmsProvider) -> None:
     session = await (await provider.create_connection()).create_session()
     resolver = SimpleDestinationResolver()
     first = resolver.resolve_destination_name(session, "a", False)
@@ -38,7 +37,7 @@ async def test_simple_resolver_keeps_queues_and_topics_apart(provider: Any) -> N
 
 
 @pytest.mark.parametrize("domain", [False, True])
-async def test_a_prefix_wins_over_the_domain(provider: Any, domain: bool) -> None:
+async def test_a_prefix_wins_over_the_domain(provider: JmsProvider, domain: bool) -> None:
     session = await (await provider.create_connection()).create_session()
     for resolver in (DynamicDestinationResolver(), SimpleDestinationResolver()):
         for _ in range(2):

@@ -21,6 +21,7 @@ from pyjms import (
     aio,
 )
 from pyjms.client.options import RedeliveryPolicy
+from pyjms.jms.message import Message
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.runtime.backoff import ExponentialBackOff, FixedBackOff
 from pyjms.settings import PyjmsSettings
@@ -40,7 +41,7 @@ def assigned(name: str, use: Callable[[JmsTemplate], object]) -> Callable[[Any],
     return call
 
 
-def receive_with(value: Any) -> object:
+def receive_with(value: Any) -> Message | None:
     with FACTORY.create_connection() as connection:
         consumer = connection.create_session().create_consumer(pyjms.Queue("empty"))
         return consumer.receive(value)

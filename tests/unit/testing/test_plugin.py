@@ -25,6 +25,7 @@ from pyjms.jms.message import TextMessage
 from pyjms.support.embedded_broker import EmbeddedBroker, embedded_broker
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from pyjms.testing.clock import VirtualClock
+from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.messages import text_of
 from tests.kit.processes.forked_python import run_python
 
@@ -72,7 +73,9 @@ async def test_a_day_of_virtual_time_has_few_timers_while_nothing_happens(
         assert len(jms_app.recorder.calls(handler)) == 1
 
 
-async def test_the_broker_s_questions(jms_broker: Any, jms_template: JmsTemplate) -> None:
+async def test_the_broker_s_questions(
+    jms_broker: EmbeddedTestBroker, jms_template: JmsTemplate
+) -> None:
     with pytest.raises(
         InvalidDestinationException, match=r"There is no queue://q: nobody has sent"
     ):

@@ -42,6 +42,7 @@ from pyjms.wire.kahadb.frames import (
 )
 from pyjms.wire.kahadb.journal import END_MARKER, preallocation, segment_name
 from pyjms.wire.kahadb.segments import JournalFiles, JournalRecord, SegmentReader
+from tests.kit.processes.children import Start
 from tests.kit.stores.batches import SegmentCursor, encode_batch
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(180)]
@@ -68,7 +69,7 @@ class Written:
 @pytest.fixture(scope="module")
 def written(
     java_program: Callable[[Path], list[str]],
-    process: Any,
+    process: Start,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Written:
     program = java_program(Path(__file__).with_name("kahadb_program"))
@@ -203,7 +204,7 @@ def test_one_record_is_read_by_its_location(written: Written) -> None:
     assert list(files.records(middle.location)) == records[len(records) // 2 :]
 
 
-def state(written: Written, folder: Path, process: Any, log: Path) -> list[str]:
+def state(written: Written, folder: Path, process: Start, log: Path) -> list[str]:
     with process([*written.command, "read", str(folder)], log) as child:
         lines = [line.strip() for line in child.stdout]
         assert child.wait(30) == 0, log.read_text(encoding="utf-8")
@@ -238,7 +239,7 @@ def rewrite(source: Path, target: Path) -> None:
 
 @pytest.mark.fact("activemq-persistence K28", "activemq-persistence K32")
 def test_activemq_finds_everything_in_a_journal_that_we_wrote(
-    written: Written, process: Any, tmp_path: Path
+    written: Written, process: Start, tmp_path: Path
 ) -> None:
     audits = written.commands(KahaProducerAuditCommand)
     maps = written.commands(KahaAckMessageFileMapCommand)

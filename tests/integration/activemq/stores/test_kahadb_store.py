@@ -17,6 +17,7 @@ from pyjms_broker.api.message import MessageReference, OperationContext, Subscri
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from tests.kit.processes.children import Start
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(180)]
 
@@ -31,7 +32,7 @@ def program(java_program: Callable[[Path], list[str]]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def written(program: list[str], process: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(program: list[str], process: Start, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder after ActiveMQ's clean stop."""
     folder = tmp_path_factory.mktemp("kahadb")
     with process([*program, "write", str(folder / "data")], folder / "log") as child:
@@ -55,7 +56,7 @@ def adapter_of(data: Path) -> KahaDBPersistenceAdapter:
     return KahaDBPersistenceAdapter(data / "kahadb", settings)
 
 
-def read_by_activemq(program: list[str], process: Any, data: Path) -> list[str]:
+def read_by_activemq(program: list[str], process: Start, data: Path) -> list[str]:
     log = data.parent / "read.log"
     with process([*program, "read", str(data)], log) as child:
         lines = [line.strip() for line in child.stdout]
@@ -124,7 +125,7 @@ async def test_the_files_of_both(data: Path) -> None:
 
 
 async def test_we_find_what_activemq_kept_and_activemq_what_we_did(
-    program: list[str], process: Any, data: Path
+    program: list[str], process: Start, data: Path
 ) -> None:
     expected = [
         *("queue kinds 150", "queue large 1", "queue flagged 5", "queue local 61", "queue xa 13"),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pyjms_broker.store.files import SharedFileLock
+from tests.kit.processes.children import Start
 
 pytestmark = pytest.mark.activemq
 
 
 def test_one_of_both_holds_the_lock(
-    java_program: Callable[[Path], list[str]], process: Any, tmp_path: Path
+    java_program: Callable[[Path], list[str]], process: Start, tmp_path: Path
 ) -> None:
     program = java_program(Path(__file__).with_name("lock_program"))
     ours = SharedFileLock(tmp_path / "kahadb" / "lock")

@@ -24,6 +24,7 @@ import pytest
 from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
 from pyjms.wire.kahadb.journal import segment_number
 from pyjms.wire.kahadb.segments import SegmentReader
+from tests.kit.processes.children import Start
 from tests.kit.properties import FACTOR
 from tests.kit.runs.parallel import TWO_WAY_STORES
 
@@ -114,7 +115,7 @@ class Workshop:
 @pytest.fixture(params=[False, True], ids=["kahadb", "multi_kahadb"])
 def workshop(
     java_program: Callable[[Path], list[str]],
-    process: Any,
+    process: Start,
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> Workshop:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.kit.data import spring_oracle
@@ -13,7 +11,7 @@ pytestmark = pytest.mark.activemq
 AT_ONCE = "jms.redeliveryPolicy.initialRedeliveryDelay=0&jms.redeliveryPolicy.redeliveryDelay=0"
 
 
-async def test_annotated_listeners_do_what_spring_s_did(broker_url: str, name: Any) -> None:
+async def test_annotated_listeners_do_what_spring_s_did(broker_url: str, name: str) -> None:
     recorded = spring_oracle()["annotated-listener"]
     mark = "&" if "?" in broker_url else "?"
     found = await replay(f"{broker_url}{mark}{AT_ONCE}", f"{name}.")

@@ -8,7 +8,7 @@ for a measured time.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import anyio
@@ -71,7 +71,7 @@ async def idle_receives(counted: CountedFactory, count: int) -> None:
 
 @pytest.mark.parametrize("variant", range(5))
 async def test_scaling_up_with_real_prefetch(
-    variant: int, client: RemoteClient, build: Any
+    variant: int, client: RemoteClient, build: Callable[..., Any]
 ) -> None:
     expected = spring_oracle()["scale-up"][variant]
     counted = pulling(client, {0: 1000, 2: 0}.get(variant, 1))
@@ -101,7 +101,7 @@ LIMITS: dict[int, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("variant", range(4))
-async def test_scaling_down(variant: int, client: RemoteClient, build: Any) -> None:
+async def test_scaling_down(variant: int, client: RemoteClient, build: Callable[..., Any]) -> None:
     expected = spring_oracle()["scale-down"][variant]
     counted = pulling(client)
     listener = Together(5)
@@ -121,7 +121,7 @@ async def test_scaling_down(variant: int, client: RemoteClient, build: Any) -> N
     assert container.scheduled_consumer_count == expected["scheduledAfterIdle"]
 
 
-async def test_numbers_changed_at_run_time(client: RemoteClient, build: Any) -> None:
+async def test_numbers_changed_at_run_time(client: RemoteClient, build: Callable[..., Any]) -> None:
     steps = iter(spring_oracle()["runtime-concurrency"])
 
     def state() -> dict[str, Any]:
@@ -164,7 +164,9 @@ async def test_numbers_changed_at_run_time(client: RemoteClient, build: Any) -> 
     assert next(steps, None) is None
 
 
-async def test_rejected_tasks(client: RemoteClient, diary: Diary, build: Any) -> None:
+async def test_rejected_tasks(
+    client: RemoteClient, diary: Diary, build: Callable[..., Any]
+) -> None:
     expected = spring_oracle()["rejected-tasks"]
     executor = TaskExecutor(2)
     container = build(diary, concurrent_consumers=4, task_executor=executor)
@@ -199,7 +201,7 @@ SPRINGS_FAILED = "Execution of JMS message listener failed, and no ErrorHandler 
 
 @pytest.mark.parametrize("kind", EXCEPTION_KINDS)
 async def test_which_listener_gets_which_exception(
-    kind: str, client: RemoteClient, factory: ConnectionFactory, diary: Diary, build: Any,
+    kind: str, client: RemoteClient, factory: ConnectionFactory, diary: Diary, build: Callable[..., Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     lines = spring_oracle()["exception-kinds"]
@@ -262,7 +264,7 @@ class Busy:
 
 
 async def test_stop_while_the_listener_is_busy(
-    client: RemoteClient, diary: Diary, build: Any
+    client: RemoteClient, diary: Diary, build: Callable[..., Any]
 ) -> None:
     expected = spring_oracle()["stop-semantics"][0]
     listener = Busy(diary)
@@ -285,7 +287,9 @@ async def test_stop_while_the_listener_is_busy(
     assert diary.deliveries == expected["afterRestart"]
 
 
-async def test_stop_callbacks(client: RemoteClient, diary: Diary, build: Any) -> None:
+async def test_stop_callbacks(
+    client: RemoteClient, diary: Diary, build: Callable[..., Any]
+) -> None:
     expected = spring_oracle()["stop-semantics"][1]
     listener = Busy(diary)
     container = build(listener)
@@ -307,7 +311,11 @@ async def test_stop_callbacks(client: RemoteClient, diary: Diary, build: Any) ->
 
 @pytest.mark.parametrize("variant", range(2, 6))
 async def test_a_message_received_just_as_stop_comes(
-    variant: int, client: RemoteClient, factory: ConnectionFactory, diary: Diary, build: Any
+    variant: int,
+    client: RemoteClient,
+    factory: ConnectionFactory,
+    diary: Diary,
+    build: Callable[..., Any],
 ) -> None:
     expected = spring_oracle()["stop-semantics"][variant]
     counted = CountedFactory(factory)
@@ -348,7 +356,12 @@ async def consumed(client: RemoteClient) -> None:
 
 @pytest.mark.parametrize("variant", range(3))
 async def test_the_broker_goes_and_comes_back(
-    variant: int, client: RemoteClient, proxy: CuttingProxy, diary: Diary, build: Any, caplog: Any
+    variant: int,
+    client: RemoteClient,
+    proxy: CuttingProxy,
+    diary: Diary,
+    build: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     expected = spring_oracle()["recovery"][variant]
     container = build(
@@ -377,7 +390,11 @@ async def test_the_broker_goes_and_comes_back(
 
 
 async def test_a_broker_that_comes_later(
-    client: RemoteClient, proxy: CuttingProxy, diary: Diary, build: Any, caplog: Any
+    client: RemoteClient,
+    proxy: CuttingProxy,
+    diary: Diary,
+    build: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     expected = spring_oracle()["start-without-broker"][0]
     proxy.is_open = False
@@ -397,7 +414,11 @@ async def test_a_broker_that_comes_later(
 
 
 async def test_no_broker_ever(
-    client: RemoteClient, proxy: CuttingProxy, diary: Diary, build: Any, caplog: Any
+    client: RemoteClient,
+    proxy: CuttingProxy,
+    diary: Diary,
+    build: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Until its back-off is exhausted; then it waits for a start."""
     expected = spring_oracle()["start-without-broker"][1]
@@ -432,7 +453,11 @@ def first_words(line: str, client: RemoteClient) -> str:
 
 @pytest.mark.parametrize("transport", ["tcp", "failover"])
 async def test_a_simple_container_and_an_outage(
-    transport: str, client: RemoteClient, proxy: CuttingProxy, diary: Diary, build: Any
+    transport: str,
+    client: RemoteClient,
+    proxy: CuttingProxy,
+    diary: Diary,
+    build: Callable[..., Any],
 ) -> None:
     absent, plain, failover = spring_oracle()["simple-container"]
     expected = plain if transport == "tcp" else failover

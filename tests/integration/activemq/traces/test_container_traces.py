@@ -8,6 +8,7 @@ measured time.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -59,7 +60,11 @@ POLICIES = {
 
 @pytest.mark.parametrize("variant", [pytest.param(0, marks=pytest.mark.nightly), *range(1, 6)])
 async def test_rollback_redelivery_and_dead_letter(
-    variant: int, client: RemoteClient, factory: ConnectionFactory, diary: Diary, build: Any
+    variant: int,
+    client: RemoteClient,
+    factory: ConnectionFactory,
+    diary: Diary,
+    build: Callable[..., Any],
 ) -> None:
     expected = spring_oracle()["rollback-redelivery-dlq"][variant]
     factory.redelivery_policy = POLICIES[variant]
@@ -95,7 +100,7 @@ async def test_rollback_redelivery_and_dead_letter(
 
 @pytest.mark.parametrize("variant", range(4))
 async def test_redelivery_with_each_cache_level(
-    variant: int, client: RemoteClient, diary: Diary, build: Any
+    variant: int, client: RemoteClient, diary: Diary, build: Callable[..., Any]
 ) -> None:
     expected = spring_oracle()["rollback-per-cache-level"][variant]
     diary.failing["B"] = ALWAYS
@@ -116,7 +121,7 @@ async def test_redelivery_with_each_cache_level(
 
 @pytest.mark.parametrize("variant", range(15))
 async def test_acknowledge_modes(
-    variant: int, client: RemoteClient, diary: Diary, build: Any
+    variant: int, client: RemoteClient, diary: Diary, build: Callable[..., Any]
 ) -> None:
     lines = spring_oracle()["ack-modes"]
     expected = lines[variant]
@@ -143,7 +148,7 @@ async def test_acknowledge_modes(
 
 @pytest.mark.parametrize("variant", range(3))
 async def test_a_virtual_topic(
-    variant: int, client: RemoteClient, diary: Diary, build: Any
+    variant: int, client: RemoteClient, diary: Diary, build: Callable[..., Any]
 ) -> None:
     expected = spring_oracle()["virtual-topic"][variant]
     virtual = f"VirtualTopic.{client.prefix}"
@@ -178,7 +183,7 @@ async def test_a_virtual_topic(
 
 
 async def test_a_virtual_topic_with_three_consumers(
-    client: RemoteClient, diary: Diary, build: Any
+    client: RemoteClient, diary: Diary, build: Callable[..., Any]
 ) -> None:
     expected = spring_oracle()["virtual-topic"][3]
     virtual = f"VirtualTopic.{client.prefix}"
@@ -197,7 +202,7 @@ async def test_a_virtual_topic_with_three_consumers(
 
 
 async def test_each_consumer_of_a_topic_gets_each_message(
-    client: RemoteClient, diary: Diary, build: Any
+    client: RemoteClient, diary: Diary, build: Callable[..., Any]
 ) -> None:
     expected = spring_oracle()["topic-concurrency"]
     consumers = expected["concurrentConsumers"]
@@ -211,7 +216,9 @@ async def test_each_consumer_of_a_topic_gets_each_message(
     assert counts == expected["perMessage"]
 
 
-async def test_a_durable_topic(client: RemoteClient, diary: Diary, build: Any) -> None:
+async def test_a_durable_topic(
+    client: RemoteClient, diary: Diary, build: Callable[..., Any]
+) -> None:
     expected = spring_oracle()["durable-topic"]
     told: list[Exception] = []
 
@@ -243,7 +250,11 @@ async def test_a_durable_topic(client: RemoteClient, diary: Diary, build: Any) -
 
 @pytest.mark.parametrize("variant", range(4))
 async def test_a_template_inside_the_listener(
-    variant: int, client: RemoteClient, factory: ConnectionFactory, diary: Diary, build: Any
+    variant: int,
+    client: RemoteClient,
+    factory: ConnectionFactory,
+    diary: Diary,
+    build: Callable[..., Any],
 ) -> None:
     expected = spring_oracle()["template-inside-listener"][variant]
     name = expected["variant"]
@@ -269,7 +280,11 @@ async def test_a_template_inside_the_listener(
 
 @pytest.mark.parametrize("variant", range(2))
 async def test_a_jms_transaction_manager(
-    variant: int, client: RemoteClient, factory: ConnectionFactory, diary: Diary, build: Any
+    variant: int,
+    client: RemoteClient,
+    factory: ConnectionFactory,
+    diary: Diary,
+    build: Callable[..., Any],
 ) -> None:
     expected = spring_oracle()["external-transaction-manager"][variant]
     level = {"auto": "AUTO"}.get(expected["cacheLevel"], expected["cacheLevel"])

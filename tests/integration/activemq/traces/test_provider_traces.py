@@ -6,7 +6,7 @@ recordings with a provider in memory, and in more detail.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -101,7 +101,7 @@ async def test_what_ten_messages_make_and_close(
 
 @pytest.mark.parametrize("variant", range(4))
 async def test_what_idle_receives_call(
-    variant: int, client: RemoteClient, counted: Any, build: Any
+    variant: int, client: RemoteClient, counted: CountedFactory, build: Callable[..., Any]
 ) -> None:
     expected = spring_oracle()["idle-receives"][variant]
     recorded = expected["callsUpToThirdEmptyReceive"]
@@ -128,7 +128,7 @@ FACTORIES: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", FACTORIES)
 async def test_calls_of_ten_sends_and_receives(
-    kind: str, client: RemoteClient, counted: Any
+    kind: str, client: RemoteClient, counted: CountedFactory
 ) -> None:
     lines = spring_oracle()["connection-factories"]
     expected = next(line for line in lines if line["factory"] == kind)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import anyio
@@ -17,7 +18,9 @@ from pyjms import (
     ApplicationContainer,
     ConfigurationException,
     DefaultJmsListenerContainerFactory,
+    HandlerInvocation,
     JmsApplication,
+    Proceed,
     PyjmsSettings,
     SendInvocation,
     jms_listener,
@@ -29,6 +32,7 @@ from pyjms.aio import ConnectionFactory, JmsTemplate, SingleConnectionFactory
 from pyjms.jms.message import TextMessage
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
 from pyjms.testing.app import JmsTestApp
+from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.recipes import install, run_recipe
 
 LOG: list[str] = []
@@ -43,13 +47,13 @@ def empty_log() -> None:
 def named(name: str, *, blocking: bool = False) -> Callable[..., Any]:
     """Return an interceptor that logs its name before and after."""
 
-    async def on_loop(invocation: Any, proceed: Any) -> object:
+    async def on_loop(invocation: HandlerInvocation, proceed: Proceed) -> object:
         LOG.append(name)
         result = await proceed()
         LOG.append(f"/{name}")
         return result
 
-    def in_thread(invocation: Any, proceed: Any) -> object:
+    def in_thread(invocation: HandlerInvocation, proceed: Proceed) -> object:
         LOG.append(name)
         result = proceed()
         LOG.append(f"/{name}")
@@ -64,7 +68,7 @@ from_yaml = named("yaml")
 class FromYaml:
     """A class that YAML names."""
 
-    async def __call__(self, invocation: Any, proceed: Any) -> object:
+    async def __call__(self, invocation: HandlerInvocation, proceed: Proceed) -> object:
         LOG.append(f"class of {invocation.listener_id}")
         return await proceed()
 
@@ -77,7 +81,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or _this_module())
 
 
-def _this_module() -> Any:
+def _this_module() -> ModuleType:
     module = type(sys)(__name__)
     module.__dict__.update(globals())
     return module
@@ -211,7 +215,7 @@ async def test_an_endpoint_made_in_code_has_them_too(jms_app: JmsTestApp) -> Non
 async def test_an_invocation_shows_destination_headers_and_properties(jms_app: JmsTestApp) -> None:
     seen: list[Any] = []
 
-    async def look(invocation: Any, proceed: Any) -> object:
+    async def look(invocation: HandlerInvocation, proceed: Proceed) -> object:
         message = invocation.message
         seen.extend(
             [str(invocation.destination), message.correlation_id, invocation.properties["tenant"]]
@@ -239,7 +243,7 @@ async def test_a_def_interceptor_shares_thread_and_context_with_the_handler(
     threads: list[threading.Thread] = []
     tenants: list[str] = []
 
-    def set_tenant(invocation: Any, proceed: Any) -> object:
+    def set_tenant(invocation: HandlerInvocation, proceed: Proceed) -> object:
         threads.append(threading.current_thread())
         token = TENANT.set("acme")
         try:
@@ -248,7 +252,7 @@ async def test_a_def_interceptor_shares_thread_and_context_with_the_handler(
             TENANT.reset(token)
         return result * 2
 
-    async def note_result(invocation: Any, proceed: Any) -> object:
+    async def note_result(invocation: HandlerInvocation, proceed: Proceed) -> object:
         result = await proceed()
         LOG.append(result)
         return result
@@ -279,7 +283,7 @@ async def test_a_def_interceptor_may_retry_refuse_and_use_a_blocking_template(
 ) -> None:
     attempts: list[str] = []
 
-    def retry(invocation: Any, proceed: Any) -> object:
+    def retry(invocation: HandlerInvocation, proceed: Proceed) -> object:
         BlockingTemplate.of(jms_app.application.template).convert_and_send("noted", "x")
         try:
             return proceed()
@@ -310,7 +314,7 @@ async def test_a_given_up_handler_ends_its_def_interceptor(jms_app: JmsTestApp) 
     ended = threading.Event()
     tried_again: list[object] = []
 
-    def hold(invocation: Any, proceed: Any) -> object:
+    def hold(invocation: HandlerInvocation, proceed: Proceed) -> object:
         try:
             return proceed()
         except Exception as error:
@@ -335,7 +339,7 @@ async def test_a_given_up_handler_ends_its_def_interceptor(jms_app: JmsTestApp) 
 async def test_proceed_belongs_to_the_interceptors_thread(jms_app: JmsTestApp) -> None:
     errors: list[BaseException] = []
 
-    def hand_over(invocation: Any, proceed: Any) -> object:
+    def hand_over(invocation: HandlerInvocation, proceed: Proceed) -> object:
         def elsewhere() -> None:
             try:
                 proceed()
@@ -370,13 +374,13 @@ async def test_sends_requests_and_replies_are_surrounded(
         seen.append((str(sending.destination), sending.is_reply, sending.listener_id))
         sending.set_property("tenant", "acme")
 
-    async def on_loop(sending: SendInvocation, proceed: Any) -> object:
+    async def on_loop(sending: SendInvocation, proceed: Proceed) -> object:
         note(sending)
         await proceed()
         seen.append(sending.message.message_id is not None)
         return None
 
-    def in_thread(sending: SendInvocation, proceed: Any) -> object:
+    def in_thread(sending: SendInvocation, proceed: Proceed) -> object:
         note(sending)
         proceed()
         seen.append(sending.message.message_id is not None)
@@ -403,7 +407,7 @@ async def test_sends_requests_and_replies_are_surrounded(
 
 
 async def test_a_received_message_is_sent_on_with_another_property(jms_app: JmsTestApp) -> None:
-    async def hop(sending: SendInvocation, proceed: Any) -> object:
+    async def hop(sending: SendInvocation, proceed: Proceed) -> object:
         sending.set_property("hops", int(str(sending.properties.get("hops", 0))) + 1)
         return await proceed()
 
@@ -419,7 +423,7 @@ async def test_a_received_message_is_sent_on_with_another_property(jms_app: JmsT
 
 
 async def test_what_a_send_interceptor_raises_is_the_send_s_failure(jms_app: JmsTestApp) -> None:
-    async def refuse(sending: SendInvocation, proceed: Any) -> object:
+    async def refuse(sending: SendInvocation, proceed: Proceed) -> object:
         raise LookupError(f"no right to send to {sending.destination}")
 
     await jms_app.start(send_interceptors=[refuse])
@@ -450,7 +454,7 @@ async def test_yaml_and_a_template_of_the_container_have_send_interceptors(
     assert LOG == ["application", "own", "/own", "/application"]
 
 
-async def test_a_template_made_by_hand(jms_broker: Any) -> None:
+async def test_a_template_made_by_hand(jms_broker: EmbeddedTestBroker) -> None:
     factory = SingleConnectionFactory(ConnectionFactory(jms_broker.url))
     template = JmsTemplate(factory, send_interceptors=[named("a"), named("b", blocking=True)])
     await template.convert_and_send("q", "x")
@@ -474,7 +478,7 @@ def test_a_blocking_template_has_them() -> None:
     assert LOG == ["a", "b", "/b", "/a"]
 
 
-async def test_a_container_factory_made_by_hand(jms_broker: Any) -> None:
+async def test_a_container_factory_made_by_hand(jms_broker: EmbeddedTestBroker) -> None:
     heard = anyio.Event()
 
     async def listen(message: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,6 +19,7 @@ from pyjms import (
 )
 from pyjms.aio import JmsTemplate
 from pyjms.testing.app import JmsTestApp
+from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import ConsumerInfo
 from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
@@ -50,7 +52,10 @@ SHORT = {"maximum": 2, "initial_delay": "1s", "multiplier": 3, "max_delay": "2s"
     ],
 )
 async def test_redelivery_is_a_setting(
-    settings: PyjmsSettings, jms_clock: Any, jms_broker: Any, jms_template: JmsTemplate
+    settings: PyjmsSettings,
+    jms_clock: VirtualClock,
+    jms_broker: EmbeddedTestBroker,
+    jms_template: JmsTemplate,
 ) -> None:
     times: list[float] = []
 
@@ -69,7 +74,7 @@ async def test_redelivery_is_a_setting(
     assert len(await jms_broker.dead_letters()) == 1
 
 
-async def test_jitter_varies_the_delays(jms_broker: Any) -> None:
+async def test_jitter_varies_the_delays(jms_broker: EmbeddedTestBroker) -> None:
     settings = _settings(listeners={"orders": {"redelivery": {"jitter": 0.5}}})
     application = JmsApplication(failing, settings=settings.with_broker_url(jms_broker.url))
     async with application:
@@ -248,7 +253,7 @@ async def test_every_key_of_a_listener_has_its_effect(jms_app: JmsTestApp) -> No
         ("activemq: {redelivery: {multiplier: 0.5}}", "multiplier"),
     ],
 )
-def test_wrong_keys_and_values_are_refused(text: str, words: str, tmp_path: Any) -> None:
+def test_wrong_keys_and_values_are_refused(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "application.yaml"
     path.write_text(text)
     with pytest.raises(ConfigurationException) as raised:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -74,7 +75,7 @@ class Recorded(DefaultMessageListenerContainer):
         self.events.append(f"start {self.destination_name}")
         await super().start()
 
-    async def stop(self, callback: Any = None) -> None:
+    async def stop(self, callback: Callable[[], None] | None = None) -> None:
         self.events.append(f"stop {self.destination_name}")
         await super().stop(callback)
 

@@ -24,6 +24,7 @@ from pyjms.listener import (
     SimpleJmsListenerEndpoint,
     jms_listener_configurer,
 )
+from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.testing.app import JmsTestApp
 
 
@@ -37,7 +38,7 @@ class TenantResolver:
     def supports(self, parameter: Any) -> bool:
         return parameter.hint is Tenant
 
-    def resolve(self, parameter: Any, message: Any, session: Any) -> object:
+    def resolve(self, parameter: Any, message: Any, session: Any) -> Tenant:
         return Tenant(f"tenant {message.properties['tenant']} of {parameter.name}")
 
 
@@ -133,7 +134,7 @@ async def test_which_factory_creates_a_container(
             super().__init__(*args, **options)
             self.name = name
 
-        def create_listener_container(self, endpoint: Any) -> Any:
+        def create_listener_container(self, endpoint: Any) -> AbstractMessageListenerContainer:
             created.append(f"{self.name}: {endpoint.id}")
             return super().create_listener_container(endpoint)
 

@@ -18,6 +18,7 @@ from pyjms import (
 )
 from pyjms.aio import ConnectionFactory
 from pyjms.testing.app import JmsTestApp
+from pyjms.testing.clock import VirtualClock
 
 WITH_ID = {"jms": {"client_id": "me"}}
 
@@ -120,7 +121,7 @@ async def test_durable_in_the_settings(jms_app: JmsTestApp) -> None:
 
 
 async def test_all_listeners_return_when_the_shared_connection_is_lost(
-    jms_app: JmsTestApp, jms_clock: Any
+    jms_app: JmsTestApp, jms_clock: VirtualClock
 ) -> None:
     three = Three()
     application = await jms_app.start(three, settings=PyjmsSettings.model_validate(WITH_ID))

@@ -15,6 +15,7 @@ from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveInfo, T
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.region.topic import AdvisoryTopic
 from pyjms_broker.service import BrokerService
+from tests.kit.clients.raw import RawClient
 
 Q = Queue("q")
 ADVISORIES = Topic("ActiveMQ.Advisory.Consumer.Queue.q")
@@ -50,7 +51,7 @@ async def come_and_go(client: Any, times: int) -> None:
         await client.request(RemoveInfo(consumer_id))
 
 
-async def clients(raw_client: Any, service: BrokerService, count: int) -> list[Any]:
+async def clients(raw_client: type[RawClient], service: BrokerService, count: int) -> list[Any]:
     found = []
     for _ in range(count):
         client = raw_client(create_transport(service.vm_uri))
@@ -59,7 +60,9 @@ async def clients(raw_client: Any, service: BrokerService, count: int) -> list[A
     return found
 
 
-async def test_an_advisory_counts_with_what_it_is_about(raw_client: Any, started: Make) -> None:
+async def test_an_advisory_counts_with_what_it_is_about(
+    raw_client: type[RawClient], started: Make
+) -> None:
     service = await started()
     slow, other = await clients(raw_client, service, 2)
     await slow.consumer(ADVISORIES, prefetch_size=1)
@@ -69,7 +72,10 @@ async def test_an_advisory_counts_with_what_it_is_about(raw_client: Any, started
 
 @pytest.mark.parametrize("keeps", [{"persistent": False}, {"policies": KEEP_IN_MEMORY}, {}])
 async def test_a_consumer_that_does_not_acknowledge_misses_advisories(
-    raw_client: Any, started: Make, keeps: dict[str, Any], caplog: pytest.LogCaptureFixture
+    raw_client: type[RawClient],
+    started: Make,
+    keeps: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = await started(temp_limit=LIMIT, **keeps)
     slow, quick, other = await clients(raw_client, service, 3)
@@ -89,7 +95,7 @@ async def test_a_consumer_that_does_not_acknowledge_misses_advisories(
 
 @pytest.mark.parametrize("transacted", [False, True])
 async def test_messages_of_clients_to_advisory_topics_are_limited_as_well(
-    raw_client: Any, started: Make, transacted: bool
+    raw_client: type[RawClient], started: Make, transacted: bool
 ) -> None:
     service = await started(persistent=False)
     slow, other = await clients(raw_client, service, 2)

@@ -23,6 +23,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
+from tests.kit.clients.raw import RawClient
 
 Make = Callable[..., Any]
 Q = Queue("q")
@@ -62,8 +63,8 @@ async def started(tmp_path: Path) -> AsyncIterator[Make]:
 
 
 @pytest.fixture
-def connect_to(raw_client: Any) -> Make:
-    async def connect(service: BrokerService) -> Any:
+def connect_to(raw_client: type[RawClient]) -> Make:
+    async def connect(service: BrokerService) -> RawClient:
         client = raw_client(create_transport(service.vm_uri))
         await client.open()
         return client
@@ -247,10 +248,12 @@ async def test_a_connection_creates_only_so_many_destinations(
     await create(first, Queue("q7"))
 
 
-async def test_a_user_creates_only_so_many_destinations(started: Make, raw_client: Any) -> None:
+async def test_a_user_creates_only_so_many_destinations(
+    started: Make, raw_client: type[RawClient]
+) -> None:
     service = await started(persistent=False, maximum_destinations_per_user=3)
 
-    async def log_in(user: str | None) -> Any:
+    async def log_in(user: str | None) -> RawClient:
         client = raw_client(create_transport(service.vm_uri))
         await client.transport.start()
         identifier = ConnectionId(client.name)

@@ -24,6 +24,7 @@ from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.clients.raw import RawClient
 
 Q = Queue("q")
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -81,7 +82,7 @@ def service_on(tmp_path: Path) -> Callable[..., BrokerService]:
     return make
 
 
-async def client_of(raw_client: Any, service: BrokerService) -> Any:
+async def client_of(raw_client: type[RawClient], service: BrokerService) -> Any:
     client = raw_client(create_transport(service.vm_uri))
     await client.open()
     return client
@@ -105,7 +106,10 @@ def news_of(service: BrokerService, wanted: StoreState) -> anyio.Event:
 @pytest.mark.fact("activemq-persistence K24")
 @pytest.mark.parametrize("trouble", ["writes", "syncs"])
 async def test_a_full_disk_is_waited_for(
-    service_on: Any, raw_client: Any, trouble: str, caplog: pytest.LogCaptureFixture
+    service_on: Callable[..., BrokerService],
+    raw_client: type[RawClient],
+    trouble: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert IOExceptionHandler() == IOExceptionHandler(
         ignore_all_errors=False, stop_start_connectors=False, system_exit_on_shutdown=False
@@ -143,8 +147,8 @@ async def test_a_full_disk_is_waited_for(
 @pytest.mark.parametrize("error", [BROKEN, FULL])
 @pytest.mark.parametrize("trouble", ["writes", "syncs"])
 async def test_a_broken_disk_stops_the_broker_and_nothing_more_is_answered(
-    service_on: Any,
-    raw_client: Any,
+    service_on: Callable[..., BrokerService],
+    raw_client: type[RawClient],
     trouble: str,
     error: OSError,
     caplog: pytest.LogCaptureFixture,
@@ -170,7 +174,9 @@ async def test_a_broken_disk_stops_the_broker_and_nothing_more_is_answered(
 
 
 async def test_a_broken_disk_under_the_scheduled_messages_is_a_failed_store(
-    service_on: Any, raw_client: Any, monkeypatch: pytest.MonkeyPatch
+    service_on: Callable[..., BrokerService],
+    raw_client: type[RawClient],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`pyjms broker start` then exits with an error, so that its supervisor restarts it."""
     disk = TroubledDisk()

@@ -26,6 +26,7 @@ from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.temp import SpoolFiles
+from tests.kit.clients.raw import RawClient
 
 Q = Queue("q")
 SILENT = """
@@ -138,7 +139,7 @@ async def test_a_connection_takes_one_file_handle(
 
 async def test_silent_clients_leave_the_store_its_file_handles(
     make: Callable[..., BrokerService],
-    raw_client: Any,
+    raw_client: type[RawClient],
     silent_clients: Callable[..., Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -158,7 +159,7 @@ async def test_silent_clients_leave_the_store_its_file_handles(
 
 
 async def test_a_store_waits_for_a_file_handle(
-    make: Callable[..., BrokerService], raw_client: Any
+    make: Callable[..., BrokerService], raw_client: type[RawClient]
 ) -> None:
     async with make() as service:
         client = raw_client(create_transport(service.vm_uri))

@@ -39,6 +39,7 @@ from pyjms.wire.openwire.primitives import decode_text
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
+from tests.kit.clients.raw import RawClient
 
 Q, ROOMY = Queue("q"), Queue("roomy")
 LIMIT = 10_000
@@ -67,7 +68,7 @@ class Asked:
         return self.answers[0]
 
 
-def commit_of(client: Any, xid: TransactionId) -> Asked:
+def commit_of(client: RawClient, xid: TransactionId) -> Asked:
     return Asked(
         client, TransactionInfo(client.connection_id, xid, TransactionType.COMMIT_ONE_PHASE)
     )
@@ -89,12 +90,12 @@ async def broker(
 
 @pytest.fixture(params=["vm", "tcp"])
 async def connect(
-    request: pytest.FixtureRequest, broker: EmbeddedTestBroker, raw_client: Any
+    request: pytest.FixtureRequest, broker: EmbeddedTestBroker, raw_client: type[RawClient]
 ) -> AsyncIterator[Connect]:
     url = broker.url if request.param == "vm" else await broker.tcp_url()
     clients = []
 
-    async def connect() -> Any:
+    async def connect() -> RawClient:
         client = raw_client(create_transport(url))
         clients.append(client)
         await client.open()
@@ -105,7 +106,7 @@ async def connect(
         await client.close()
 
 
-async def send_in(client: Any, xid: TransactionId) -> None:
+async def send_in(client: RawClient, xid: TransactionId) -> None:
     """Send one message to a queue with space, and the others to a full one."""
     await client.send(Q, *BEFORE)
     await client.transaction(TransactionType.BEGIN, xid)
@@ -213,7 +214,7 @@ async def test_a_client_gets_the_reason_of_a_failed_commit() -> None:
             assert broker.queue_statistics("q").messages == 0
 
 
-async def test_a_broker_that_stops_does_not_wait_with_a_commit(raw_client: Any) -> None:
+async def test_a_broker_that_stops_does_not_wait_with_a_commit(raw_client: type[RawClient]) -> None:
     async with EmbeddedTestBroker(short(persistent=False)) as broker:
         sender = raw_client(create_transport(broker.url))
         await sender.open()
@@ -251,7 +252,7 @@ class Returning:
 
 
 async def test_a_send_that_never_came_in_is_let_in_when_its_client_comes_back(
-    connect: Connect, broker: EmbeddedTestBroker, raw_client: Any
+    connect: Connect, broker: EmbeddedTestBroker, raw_client: type[RawClient]
 ) -> None:
     reader = await connect()
     xid = reader.local(1)

@@ -25,7 +25,7 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.settings.policies import PolicySettings
 from tests.kit.brokers.region import ManualClock, clock
-from tests.kit.clients.raw import RawClient
+from tests.kit.clients.raw import BrokerWith, RawClient
 
 __all__ = ["clock"]
 
@@ -81,7 +81,7 @@ class World:
 
 
 @pytest.fixture
-async def world(broker_with: Any, clock: ManualClock) -> AsyncIterator[Callable[..., Any]]:
+async def world(broker_with: BrokerWith, clock: ManualClock) -> AsyncIterator[Callable[..., Any]]:
     async with AsyncExitStack() as stack:
 
         async def make(strategy: dict[str, object]) -> World:
@@ -96,7 +96,10 @@ async def world(broker_with: Any, clock: ManualClock) -> AsyncIterator[Callable[
 @pytest.mark.fact("activemq-broker T12", "activemq-broker T13")
 @KINDS
 async def test_a_consumer_that_stays_full_is_aborted(
-    world: Any, destination: Destination, fields: dict[str, str], caplog: Any
+    world: Callable[..., Any],
+    destination: Destination,
+    fields: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     there = await world(ABORT_SLOW)
     slow, sender = await there.client(), await there.client()
@@ -117,7 +120,7 @@ async def test_a_consumer_that_stays_full_is_aborted(
 @pytest.mark.fact("activemq-broker T13")
 @KINDS
 async def test_a_consumer_whose_client_does_not_close_it_is_removed_after_a_second(
-    world: Any, destination: Destination, fields: dict[str, str]
+    world: Callable[..., Any], destination: Destination, fields: dict[str, str]
 ) -> None:
     there = await world(ABORT_SLOW)
     slow, sender = await there.client(), await there.client()
@@ -137,7 +140,9 @@ async def test_a_consumer_whose_client_does_not_close_it_is_removed_after_a_seco
 
 
 @pytest.mark.fact("activemq-broker T13")
-async def test_a_consumer_that_its_client_closes_is_not_removed_again(world: Any) -> None:
+async def test_a_consumer_that_its_client_closes_is_not_removed_again(
+    world: Callable[..., Any],
+) -> None:
     there = await world(ABORT_SLOW)
     slow = await there.client()
     consumer = await slow.slow(Q)
@@ -154,7 +159,7 @@ async def test_a_consumer_that_its_client_closes_is_not_removed_again(world: Any
 @pytest.mark.fact("activemq-broker T13")
 @KINDS
 async def test_consumers_that_recover_or_close_are_not_aborted(
-    world: Any, destination: Destination, fields: dict[str, str]
+    world: Callable[..., Any], destination: Destination, fields: dict[str, str]
 ) -> None:
     there = await world(ABORT_SLOW)
     client = await there.client()
@@ -176,7 +181,7 @@ async def test_consumers_that_recover_or_close_are_not_aborted(
 
 @pytest.mark.fact("activemq-broker T13")
 async def test_the_number_of_times_a_consumer_becomes_slow_is_limited(
-    world: Any, caplog: Any
+    world: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     there = await world({**ABORT_SLOW, "max_slow_count": 2, "max_slow_duration": "0s"})
     client = await there.client()
@@ -192,7 +197,7 @@ async def test_the_number_of_times_a_consumer_becomes_slow_is_limited(
 
 
 @pytest.mark.fact("activemq-broker T13")
-async def test_the_check_period_is_that_of_the_strategy(world: Any) -> None:
+async def test_the_check_period_is_that_of_the_strategy(world: Callable[..., Any]) -> None:
     there = await world({**ABORT_SLOW, "check_period": "2s", "max_slow_duration": "5s"})
     client = await there.client()
     consumer = await client.slow(Q)
@@ -206,7 +211,9 @@ async def test_the_check_period_is_that_of_the_strategy(world: Any) -> None:
 
 @pytest.mark.fact("activemq-broker T13")
 @pytest.mark.parametrize("strategy", [ABORT_SLOW, ABORT_SLOW_ACK])
-async def test_the_connection_is_aborted_instead(world: Any, strategy: Any, caplog: Any) -> None:
+async def test_the_connection_is_aborted_instead(
+    world: Callable[..., Any], strategy: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     there = await world({**strategy, "abort_connection": True, "max_slow_duration": "30s"})
     slow, sender = await there.client(), await there.client()
     await slow.slow(Q)
@@ -225,7 +232,7 @@ async def test_the_connection_is_aborted_instead(world: Any, strategy: Any, capl
 @pytest.mark.parametrize("strategy", [ABORT_SLOW, ABORT_SLOW_ACK])
 @pytest.mark.parametrize("ignored", [True, False])
 async def test_consumers_of_a_network_are_ignored(
-    world: Any, strategy: dict[str, object], ignored: bool
+    world: Callable[..., Any], strategy: dict[str, object], ignored: bool
 ) -> None:
     there = await world({**strategy, "ignore_network_consumers": ignored})
     client = await there.client()
@@ -239,7 +246,10 @@ async def test_consumers_of_a_network_are_ignored(
 @pytest.mark.fact("activemq-broker T14")
 @KINDS
 async def test_a_consumer_that_does_not_acknowledge_is_aborted(
-    world: Any, destination: Destination, fields: dict[str, str], caplog: Any
+    world: Callable[..., Any],
+    destination: Destination,
+    fields: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     there = await world(ABORT_SLOW_ACK)
     client = await there.client()
@@ -256,7 +266,7 @@ async def test_a_consumer_that_does_not_acknowledge_is_aborted(
 @KINDS
 @pytest.mark.parametrize("kind", [AckType.STANDARD, AckType.DELIVERED])
 async def test_every_acknowledgement_counts(
-    world: Any, destination: Destination, fields: dict[str, str], kind: AckType
+    world: Callable[..., Any], destination: Destination, fields: dict[str, str], kind: AckType
 ) -> None:
     there = await world({**ABORT_SLOW_ACK, "check_period": "10s", "max_slow_duration": "10s"})
     client = await there.client()
@@ -274,7 +284,7 @@ async def test_every_acknowledgement_counts(
 @pytest.mark.fact("activemq-broker T14")
 @KINDS
 async def test_idle_consumers_are_aborted_where_they_are_not_ignored(
-    world: Any, destination: Destination, fields: dict[str, str]
+    world: Callable[..., Any], destination: Destination, fields: dict[str, str]
 ) -> None:
     for ignored in (True, False):
         there = await world({**ABORT_SLOW_ACK, "ignore_idle_consumers": ignored})
@@ -288,7 +298,7 @@ async def test_idle_consumers_are_aborted_where_they_are_not_ignored(
 
 
 @pytest.mark.fact("activemq-broker T14")
-async def test_a_message_after_a_long_pause_has_the_whole_time(world: Any) -> None:
+async def test_a_message_after_a_long_pause_has_the_whole_time(world: Callable[..., Any]) -> None:
     there = await world(ABORT_SLOW_ACK)
     client = await there.client()
     consumer = await client.slow(Q)
@@ -304,7 +314,7 @@ async def test_a_message_after_a_long_pause_has_the_whole_time(world: Any) -> No
 @pytest.mark.fact("activemq-broker T13", "activemq-broker T14")
 @pytest.mark.parametrize("strategy", [ABORT_SLOW, ABORT_SLOW_ACK])
 async def test_a_consumer_without_prefetch_is_slow_only_if_it_does_not_acknowledge(
-    world: Any, strategy: dict[str, object]
+    world: Callable[..., Any], strategy: dict[str, object]
 ) -> None:
     there = await world(strategy)
     client = await there.client()
@@ -321,7 +331,9 @@ async def test_a_consumer_without_prefetch_is_slow_only_if_it_does_not_acknowled
     assert await client.closings() == expected
 
 
-async def test_what_messages_another_consumer_takes_does_not_hide_a_full_one(world: Any) -> None:
+async def test_what_messages_another_consumer_takes_does_not_hide_a_full_one(
+    world: Callable[..., Any],
+) -> None:
     """It is noticed even when it was full before messages waited for it again."""
     there = await world(ABORT_SLOW)
     stuck, quick = await there.client(), await there.client()
@@ -338,6 +350,7 @@ async def test_what_messages_another_consumer_takes_does_not_hide_a_full_one(wor
     assert await stuck.closings() == [consumer]
 
 
+@pytest.mark.fact("activemq-broker 2.1/slowConsumerStrategy")
 async def test_a_strategy_of_ones_own(broker_with: Any, clock: ManualClock) -> None:
     from pyjms_broker.policy.entry import PolicyEntry
 
@@ -375,7 +388,7 @@ def test_a_check_period_of_nothing_is_refused() -> None:
     [("10s", "30s", True), ("100s", "30s", False), ("10s", "100s", False)],
 )
 async def test_the_times_without_an_acknowledgement(
-    world: Any, silence: str, duration: str, is_closed: bool
+    world: Callable[..., Any], silence: str, duration: str, is_closed: bool
 ) -> None:
     there = await world(
         {
@@ -395,7 +408,9 @@ async def test_the_times_without_an_acknowledgement(
 
 @pytest.mark.fact("activemq-broker T14")
 @pytest.mark.parametrize("count", [2, 4])
-async def test_the_number_of_checks_without_an_acknowledgement(world: Any, count: int) -> None:
+async def test_the_number_of_checks_without_an_acknowledgement(
+    world: Callable[..., Any], count: int
+) -> None:
     there = await world(
         {**ABORT_SLOW_ACK, "max_slow_count": count, "max_slow_duration": "0s", "check_period": "5s"}
     )
@@ -411,7 +426,7 @@ async def test_the_number_of_checks_without_an_acknowledgement(world: Any, count
 
 
 async def test_a_consumer_that_cannot_be_removed_keeps_no_other_from_it(
-    broker_with: Any, clock: ManualClock, caplog: Any
+    broker_with: BrokerWith, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     refused: list[ConsumerId | None] = []
 

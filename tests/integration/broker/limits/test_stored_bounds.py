@@ -25,6 +25,7 @@ from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService, IOExceptionHandler
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from tests.kit.clients.raw import RawClient
 from tests.kit.values import present
 
 MEMORY = 400_000
@@ -65,7 +66,7 @@ class Persistent:
 
 
 @pytest.fixture
-async def persistent(tmp_path: Path, raw_client: Any) -> AsyncIterator[Persistent]:
+async def persistent(tmp_path: Path, raw_client: type[RawClient]) -> AsyncIterator[Persistent]:
     async with AsyncExitStack() as stack:
         made = Persistent(tmp_path, raw_client, stack)
         await made.start()
@@ -89,7 +90,7 @@ async def drain(client: Any, count: int, used: Callable[[], int]) -> int:
 
 @pytest.mark.parametrize("durable", [False, True])
 async def test_what_a_consumer_leaves_unacknowledged_is_bounded(
-    persistent: Any, durable: bool
+    persistent: Persistent, durable: bool
 ) -> None:
     client = await persistent.client("c")
     where = Topic("T") if durable else Queue("Q")
@@ -127,7 +128,9 @@ async def test_urgent_messages_in_the_store_wait_for_memory_too(
     assert persistent.service.system_usage.memory.used < MEMORY
 
 
-async def test_very_many_expired_messages_let_others_have_their_turn(persistent: Any) -> None:
+async def test_very_many_expired_messages_let_others_have_their_turn(
+    persistent: Persistent,
+) -> None:
     async with VirtualClock() as clock:
         client = await persistent.client()
         producer = await client.producer()
@@ -146,7 +149,7 @@ async def test_very_many_expired_messages_let_others_have_their_turn(persistent:
         assert dead.statistics.messages == 1500
 
 
-async def test_malformed_properties_do_not_stop_a_queue(persistent: Any) -> None:
+async def test_malformed_properties_do_not_stop_a_queue(persistent: Persistent) -> None:
     async with VirtualClock() as clock:
         client = await persistent.client()
         message = client.text(await client.producer(), Queue("Q"), "bad")
@@ -161,7 +164,9 @@ async def test_malformed_properties_do_not_stop_a_queue(persistent: Any) -> None
         assert there[Queue("ActiveMQ.DLQ")].statistics.messages == 1
 
 
-async def test_a_subscription_that_the_store_refuses_leaves_no_trace(persistent: Any) -> None:
+async def test_a_subscription_that_the_store_refuses_leaves_no_trace(
+    persistent: Persistent,
+) -> None:
     good, bad = await persistent.client("A"), await persistent.client("A:b")
     topic = Topic("T")
     await good.consumer(topic, subscription_name="b:c")
@@ -179,7 +184,7 @@ async def test_a_subscription_that_the_store_refuses_leaves_no_trace(persistent:
     await good.message()
 
 
-async def test_a_name_that_no_file_can_hold_is_refused(persistent: Any) -> None:
+async def test_a_name_that_no_file_can_hold_is_refused(persistent: Persistent) -> None:
     client = await persistent.client()
     for where in (Queue("a\ud800b"), Topic("a\ud800b")):
         with pytest.raises(JMSException, match="UTF-8"):
@@ -202,7 +207,9 @@ class BrokenDisk:
         return getattr(OS_DISK, name)
 
 
-async def test_a_failed_store_does_not_count_as_full(tmp_path: Path, raw_client: Any) -> None:
+async def test_a_failed_store_does_not_count_as_full(
+    tmp_path: Path, raw_client: type[RawClient]
+) -> None:
     disk: Any = BrokenDisk()
     service = BrokerService(
         f"bounds-{next(_numbers)}",

@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.brokers.scheduled import broker, make_broker, timeless
+from tests.kit.brokers.scheduled import broker, clock, make_broker

@@ -9,8 +9,10 @@ import pytest
 
 from pyjms.jms.destination import Queue, Topic
 from pyjms.runtime import clock as _clock
+from pyjms.testing.clock import VirtualClock
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.store.jobs.scheduler import JobIndex, JobScheduler
+from tests.kit.brokers.scheduled import Make, Scheduling
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -26,7 +28,7 @@ def scheduler(broker: Any) -> JobScheduler:
     return store.scheduler()  # type: ignore[no-any-return]
 
 
-def replace_stored_job(broker: Any, **schedule: Any) -> None:
+def replace_stored_job(broker: Scheduling, **schedule: Any) -> None:
     """Change the stored job to one that this broker would have refused."""
     [job] = broker.jobs
     message = scheduler(broker).message(job.job_id)
@@ -72,7 +74,7 @@ async def test_a_job_with_an_invalid_schedule_ends_with_a_dead_letter(
 
 
 async def test_an_endless_job_to_a_deleted_destination_ends_with_one_dead_letter(
-    broker: Any,
+    broker: Scheduling,
 ) -> None:
     other = await broker.connect()
     temporary = await (await other.create_session()).create_temporary_queue()
@@ -88,7 +90,7 @@ async def test_an_endless_job_to_a_deleted_destination_ends_with_one_dead_letter
 
 
 async def test_a_full_queue_keeps_few_messages_in_memory_and_delays_no_other_queue(
-    timeless: Any, make_broker: Any
+    clock: VirtualClock, make_broker: Any
 ) -> None:
     broker = await make_broker(**policy("full", memory_limit=3000))
     await broker.order("x" * 1000, to="full", delay=1000)
@@ -106,7 +108,9 @@ async def test_a_full_queue_keeps_few_messages_in_memory_and_delays_no_other_que
     assert len(await broker.receive(1, "full")) <= 15
 
 
-async def test_a_long_backlog_is_delivered_completely(timeless: Any, make_broker: Any) -> None:
+async def test_a_long_backlog_is_delivered_completely(
+    clock: VirtualClock, make_broker: Make
+) -> None:
     broker = await make_broker(**policy("full", memory_limit=100_000))
     await broker.order(to="full", delay=1000)
     [job] = broker.jobs
@@ -122,7 +126,7 @@ async def test_a_long_backlog_is_delivered_completely(timeless: Any, make_broker
 
 
 async def test_failing_sends_are_retried_a_few_at_a_time(
-    timeless: Any, make_broker: Any, caplog: pytest.LogCaptureFixture
+    clock: VirtualClock, make_broker: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     full = policy("full", memory_limit=3000, send_fail_if_no_space=True)
     broker = await make_broker(**full)
@@ -138,7 +142,7 @@ async def test_failing_sends_are_retried_a_few_at_a_time(
     assert broker.jobs == []
 
 
-async def test_jobs_in_memory_have_a_limit(timeless: Any, make_broker: Any) -> None:
+async def test_jobs_in_memory_have_a_limit(clock: VirtualClock, make_broker: Make) -> None:
     broker = await make_broker(memory_limit=20_000)
     limit = broker.service.system_usage.job_scheduler
     assert limit.limit == 20_000
@@ -166,7 +170,7 @@ async def test_jobs_in_memory_have_a_limit(timeless: Any, make_broker: Any) -> N
 
 @pytest.mark.fact("activemq-broker S4")
 async def test_a_cron_entry_starts_no_jobs_above_the_store_limit(
-    timeless: Any, make_broker: Any
+    clock: VirtualClock, make_broker: Make
 ) -> None:
     broker = await make_broker(job_scheduler_limit=10_000)
     await broker.order("x" * 1000, cron="* * * * *", delay=1000, period=24 * HOUR, repeat=1)
@@ -176,7 +180,9 @@ async def test_a_cron_entry_starts_no_jobs_above_the_store_limit(
     assert 5 < len(broker.jobs) < 10
 
 
-async def test_listing_stops_when_its_client_disconnects(timeless: Any, make_broker: Any) -> None:
+async def test_listing_stops_when_its_client_disconnects(
+    clock: VirtualClock, make_broker: Make
+) -> None:
     broker = await make_broker(**policy("list", memory_limit=10_000))
     for number in range(30):
         await broker.order("x" * 1000, delay=HOUR + number)

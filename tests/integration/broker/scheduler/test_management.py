@@ -8,13 +8,15 @@ import pytest
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
+from pyjms.testing.clock import VirtualClock
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
+from tests.kit.brokers.scheduled import Make, Scheduling
 
 MINUTE = 60_000
 TOPIC = Topic("ActiveMQ.Scheduler.Management")
 
 
-def ids(broker: Any) -> list[str]:
+def ids(broker: Scheduling) -> list[str]:
     return [job.job_id for job in broker.jobs]
 
 
@@ -49,7 +51,7 @@ async def test_browse_between_two_times(broker: Any) -> None:
 
 
 @pytest.mark.fact("activemq-broker S8")
-async def test_remove_one_some_and_all(broker: Any) -> None:
+async def test_remove_one_some_and_all(broker: Scheduling) -> None:
     for minutes in (1, 2, 3, 4):
         await broker.order(str(minutes), delay=minutes * MINUTE)
     first, second, third, fourth = broker.jobs
@@ -66,7 +68,7 @@ async def test_remove_one_some_and_all(broker: Any) -> None:
 
 
 @pytest.mark.fact("activemq-broker S8")
-async def test_management_requests_are_not_delivered_to_consumers(broker: Any) -> None:
+async def test_management_requests_are_not_delivered_to_consumers(broker: Scheduling) -> None:
     listener = await broker.session.create_consumer(TOPIC)
     everything = await broker.session.create_consumer(Topic("ActiveMQ.Scheduler.>"))
     await broker.manage("REMOVEALL")
@@ -93,7 +95,7 @@ async def test_management_requests_are_not_delivered_to_consumers(broker: Any) -
     ],
 )
 async def test_invalid_requests_are_refused(
-    broker: Any, request_: dict[str, Any], what: str
+    broker: Scheduling, request_: dict[str, Any], what: str
 ) -> None:
     await broker.order(delay=MINUTE)
     with pytest.raises(JMSException, match=what):
@@ -101,7 +103,7 @@ async def test_invalid_requests_are_refused(
     assert len(broker.jobs) == 1
 
 
-async def test_listing_is_subject_to_flow_control(timeless: Any, make_broker: Any) -> None:
+async def test_listing_is_subject_to_flow_control(clock: VirtualClock, make_broker: Make) -> None:
     short = PolicyEntry(destination=Queue("list"), memory_limit=100_000)
     broker = await make_broker(policies=PolicyMap([short]))
     for number in range(300):

@@ -14,12 +14,13 @@ from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message, TextMessage
 from pyjms.runtime import clock as _clock
+from pyjms.testing.clock import VirtualClock
 from pyjms_broker.plugins.message_headers import TimeStampingBrokerPlugin, TraceBrokerPathPlugin
 from pyjms_broker.plugins.redelivery import RedeliveryPlugin, RedeliveryPolicy
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.store.api import PersistenceAdapter
-from tests.kit.brokers.scheduled import Scheduling
+from tests.kit.brokers.scheduled import Make, Scheduling
 from tests.kit.stores.factories import FACTORIES, StoreFactory
 
 DLQ = "ActiveMQ.DLQ"
@@ -90,7 +91,7 @@ def policy(**values: Any) -> RedeliveryPolicy:
     ],
 )
 async def test_a_failed_message_is_redelivered_after_its_delay(
-    timeless: Any, make_broker: Any, values: dict[str, Any], times: list[float]
+    clock: VirtualClock, make_broker: Any, values: dict[str, Any], times: list[float]
 ) -> None:
     broker = await make_broker(plugins=plugin(policy(**values)))
     sent = await broker.send(text="x", colour="red")
@@ -105,7 +106,7 @@ async def test_a_failed_message_is_redelivered_after_its_delay(
 
 @pytest.mark.fact("activemq-broker R10")
 async def test_a_redelivery_has_its_delay_and_is_the_same_message(
-    timeless: Any, make_broker: Any
+    clock: VirtualClock, make_broker: Make
 ) -> None:
     broker = await make_broker(plugins=plugin(policy(redelivery_delay=4.0)))
     sent = await broker.send(text="x", colour="red", _AMQ_DUPL_ID="d")
@@ -124,7 +125,7 @@ async def test_a_redelivery_has_its_delay_and_is_the_same_message(
 
 
 @pytest.mark.fact("activemq-broker R10")
-async def test_collisions_are_avoided_by_chance(timeless: Any, make_broker: Any) -> None:
+async def test_collisions_are_avoided_by_chance(clock: VirtualClock, make_broker: Make) -> None:
     varied = policy(
         redelivery_delay=100.0, use_collision_avoidance=True, collision_avoidance_percent=50
     )
@@ -137,7 +138,7 @@ async def test_collisions_are_avoided_by_chance(timeless: Any, make_broker: Any)
 
 
 @pytest.mark.fact("activemq-broker R10")
-async def test_redeliveries_may_be_endless(timeless: Any, make_broker: Any) -> None:
+async def test_redeliveries_may_be_endless(clock: VirtualClock, make_broker: Make) -> None:
     broker = await make_broker(plugins=plugin(policy(maximum_redeliveries=-1)))
     await broker.send(text="x")
     failing = await Failing(broker).open()
@@ -163,8 +164,8 @@ async def test_redeliveries_may_be_endless(timeless: Any, make_broker: Any) -> N
     ],
 )
 async def test_what_is_not_delivered_again_is_dead_lettered_or_discarded(
-    timeless: Any,
-    make_broker: Any,
+    clock: VirtualClock,
+    make_broker: Make,
     options: dict[str, Any],
     policies: list[RedeliveryPolicy],
     dead: int,
@@ -179,7 +180,7 @@ async def test_what_is_not_delivered_again_is_dead_lettered_or_discarded(
 @pytest.mark.fact("activemq-broker R10")
 @pytest.mark.parametrize(("name", "deliveries"), [("a.b.c", 4), ("a.b", 3), ("a.x.c", 5), ("z", 2)])
 async def test_the_most_specific_policy_applies(
-    timeless: Any, make_broker: Any, name: str, deliveries: int
+    clock: VirtualClock, make_broker: Make, name: str, deliveries: int
 ) -> None:
     policies = [
         policy(maximum_redeliveries=1),
@@ -194,7 +195,9 @@ async def test_the_most_specific_policy_applies(
 
 
 @pytest.mark.fact("activemq-broker R10")
-async def test_an_expired_message_is_dead_lettered_at_once(timeless: Any, make_broker: Any) -> None:
+async def test_an_expired_message_is_dead_lettered_at_once(
+    clock: VirtualClock, make_broker: Make
+) -> None:
     broker = await make_broker(plugins=plugin(policy()))
     await broker.send(text="x", how={"time_to_live": 5})
     failing = await Failing(broker).open()
@@ -208,7 +211,7 @@ async def test_an_expired_message_is_dead_lettered_at_once(timeless: Any, make_b
 
 @pytest.mark.fact("activemq-broker R10")
 async def test_a_scheduled_message_that_fails_is_delivered_again(
-    timeless: Any, make_broker: Any
+    clock: VirtualClock, make_broker: Make
 ) -> None:
     broker = await make_broker(plugins=plugin(policy(maximum_redeliveries=1)))
     await broker.order("x", delay=10_000)
@@ -218,7 +221,7 @@ async def test_a_scheduled_message_that_fails_is_delivered_again(
 
 
 @pytest.mark.fact("activemq-broker R10")
-async def test_a_topic_gets_the_message_again(timeless: Any, make_broker: Any) -> None:
+async def test_a_topic_gets_the_message_again(clock: VirtualClock, make_broker: Make) -> None:
     broker = await make_broker(plugins=plugin(policy(maximum_redeliveries=2)))
     failing = await Failing(broker).open(T)
     await broker.send(T, "x")
@@ -231,7 +234,7 @@ async def test_a_topic_gets_the_message_again(timeless: Any, make_broker: Any) -
 @pytest.mark.fact("activemq-broker R10")
 @pytest.mark.parametrize("persistent", [True, False])
 async def test_each_copy_of_a_message_in_several_queues_is_redelivered(
-    make_broker: Any, persistent: bool
+    make_broker: Make, persistent: bool
 ) -> None:
     policies = [policy(maximum_redeliveries=1)]
     broker = await make_broker(persistent=persistent, plugins=plugin(*policies))
@@ -251,7 +254,7 @@ async def test_each_copy_of_a_message_in_several_queues_is_redelivered(
 
 @pytest.mark.fact("activemq-broker R10")
 async def test_a_message_that_another_subscriber_has_not_read_is_redelivered(
-    make_broker: Any,
+    make_broker: Make,
 ) -> None:
     broker = await make_broker(persistent=True, plugins=plugin(policy(maximum_redeliveries=1)))
     await (await Failing(broker).open(T, "offline")).close()
@@ -266,7 +269,9 @@ async def test_a_message_that_another_subscriber_has_not_read_is_redelivered(
     await failing.close()
 
 
-async def test_other_plugins_leave_a_redelivery_unchanged(timeless: Any, make_broker: Any) -> None:
+async def test_other_plugins_leave_a_redelivery_unchanged(
+    clock: VirtualClock, make_broker: Make
+) -> None:
     inside = [TraceBrokerPathPlugin(), TimeStampingBrokerPlugin()]
     broker = await make_broker(plugins=[*inside, *plugin(policy())], populate_jmsx_user_id=True)
     await broker.send(text="x")
@@ -300,7 +305,7 @@ STORES = [each for each in FACTORIES if each.persistent and not each.marks]
 @pytest.mark.parametrize("mode", [DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT])
 @pytest.mark.parametrize("factory", STORES, ids=lambda each: each.name)
 async def test_a_redelivery_survives_a_restart(
-    make_broker: Any, mode: DeliveryMode, factory: StoreFactory
+    make_broker: Make, mode: DeliveryMode, factory: StoreFactory
 ) -> None:
     broker = await make_broker(
         persistent=True,

@@ -9,6 +9,7 @@ import pytest
 from pyjms.jms.destination import Queue
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import spawn
+from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ProducerExchange
@@ -16,13 +17,19 @@ from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.region.queue import Queue as BrokerQueue
 from pyjms_broker.store.jobs.kahadb import KahaDBJobSchedulerStore
 from pyjms_broker.store.jobs.scheduler import JobScheduler
-from tests.kit.brokers.scheduled import deliver_without_end, replace_deliveries, scheduler_of
+from tests.kit.brokers.scheduled import (
+    Make,
+    Scheduling,
+    deliver_without_end,
+    replace_deliveries,
+    scheduler_of,
+)
 
 HOUR = 3_600_000
 
 
 async def test_of_two_destinations_the_one_with_space_gets_each_repetition_once(
-    timeless: Any, make_broker: Any
+    clock: VirtualClock, make_broker: Make
 ) -> None:
     full = PolicyEntry(destination=Queue("full"), memory_limit=2000, send_fail_if_no_space=True)
     broker = await make_broker(policies=PolicyMap([full]))
@@ -39,7 +46,7 @@ async def test_of_two_destinations_the_one_with_space_gets_each_repetition_once(
 
 
 async def test_a_repetition_that_was_not_rescheduled_is_repeated_with_the_same_id(
-    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+    make_broker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
     deliver_without_end(broker, monkeypatch)
@@ -55,7 +62,7 @@ async def test_a_repetition_that_was_not_rescheduled_is_repeated_with_the_same_i
 
 
 async def test_a_delivery_that_ends_while_the_broker_stops_is_settled(
-    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+    make_broker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
     delivered: list[Completion] = []
@@ -76,7 +83,9 @@ async def test_a_delivery_that_ends_while_the_broker_stops_is_settled(
 
 
 @pytest.mark.fact("activemq-broker S4")
-async def test_each_time_of_a_cron_entry_starts_one_job_even_if_repeated(broker: Any) -> None:
+async def test_each_time_of_a_cron_entry_starts_one_job_even_if_repeated(
+    broker: Any,
+) -> None:
     await broker.order(cron="0 * * * *", delay=1000, period=30 * 60_000, repeat=1)
     [parent] = broker.jobs
     jobs = broker.service.stores.job_store.scheduler()
@@ -93,7 +102,7 @@ async def test_each_time_of_a_cron_entry_starts_one_job_even_if_repeated(broker:
 
 
 async def test_a_job_that_has_fired_is_not_restarted_by_its_remaining_request(
-    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+    make_broker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
     monkeypatch.setattr(BrokerQueue, "remove_for_reader", lambda *_: False)
@@ -108,7 +117,7 @@ async def test_a_job_that_has_fired_is_not_restarted_by_its_remaining_request(
 
 
 async def test_a_job_does_not_fire_before_its_request_is_removed(
-    broker: Any, monkeypatch: pytest.MonkeyPatch
+    broker: Scheduling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = Completion()
     add = JobScheduler.add
@@ -127,7 +136,7 @@ async def test_a_job_does_not_fire_before_its_request_is_removed(
 
 
 async def test_a_removal_completes_when_it_is_durable(
-    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+    make_broker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
     sent = await broker.order("x", delay=HOUR)
@@ -151,7 +160,7 @@ async def test_a_removal_completes_when_it_is_durable(
 
 @pytest.mark.fact("activemq-broker S5")
 async def test_a_request_does_not_expire_while_it_waits_for_space(
-    make_broker: Any,
+    make_broker: Make,
 ) -> None:
     broker = await make_broker(persistent=True, job_scheduler_limit=1)
     session = await (await broker.connect()).create_session()

@@ -8,23 +8,25 @@ import pytest
 
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.destination import Queue, Topic
+from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.context import ProducerExchange
 from tests.kit.brokers.internal_messages import store_internal
+from tests.kit.brokers.scheduled import Make, Scheduling
 
 MINUTE = 60_000
 TOPIC = Topic("ActiveMQ.Scheduler.Management")
 DEAD = "ActiveMQ.DLQ"
 
 
-def count_in_all(broker: Any) -> int:
+def count_in_all(broker: Scheduling) -> int:
     return sum(broker.count(name) for name in ("PyJMS.Scheduled", "PyJMS.Ranges.Marks"))
 
 
 @pytest.mark.parametrize("schedule", [{}, {"AMQ_SCHEDULED_DELAY": 1}])
 async def test_a_composite_must_not_contain_the_queue_of_schedule_requests(
-    broker: Any, schedule: dict[str, Any]
+    broker: Scheduling, schedule: dict[str, Any]
 ) -> None:
     with pytest.raises(IllegalStateException, match="is reserved for the scheduler"):
         await broker.send("PyJMS.Scheduled,X", **schedule)
@@ -32,14 +34,16 @@ async def test_a_composite_must_not_contain_the_queue_of_schedule_requests(
 
 
 @pytest.mark.parametrize("to", ["PyJMS.Ranges", "PyJMS.Ranges.Marks", "X,PyJMS.Ranges"])
-async def test_messages_to_reserved_queues_cannot_be_scheduled(broker: Any, to: str) -> None:
+async def test_messages_to_reserved_queues_cannot_be_scheduled(broker: Scheduling, to: str) -> None:
     with pytest.raises(IllegalStateException, match=r"PyJMS\.Ranges\S* is reserved"):
         await broker.order(to=to, delay=1000)
     assert broker.jobs == []
 
 
 @pytest.mark.parametrize("to", ["PyJMS.Scheduled", "PyJMS.Ranges", "X,PyJMS.Scheduled"])
-async def test_a_reserved_queue_is_refused_as_reply_destination(broker: Any, to: str) -> None:
+async def test_a_reserved_queue_is_refused_as_reply_destination(
+    broker: Scheduling, to: str
+) -> None:
     await broker.order(delay=MINUTE)
     with pytest.raises(JMSException, match="is reserved for the broker"):
         await broker.send(TOPIC, reply_to=Queue(to), AMQ_SCHEDULER_ACTION="BROWSE")
@@ -57,7 +61,9 @@ async def test_an_invalid_request_becomes_a_dead_letter(broker: Any) -> None:
     assert broker.count("PyJMS.Scheduled") == 0
 
 
-async def test_a_delivery_creates_no_destination_that_a_client_may_not_create(broker: Any) -> None:
+async def test_a_delivery_creates_no_destination_that_a_client_may_not_create(
+    broker: Any,
+) -> None:
     name = "x" * 9000
     await broker.order(delay=MINUTE)
     await broker.send(TOPIC, reply_to=Queue(name), AMQ_SCHEDULER_ACTION="BROWSE")
@@ -70,7 +76,7 @@ async def test_a_delivery_creates_no_destination_that_a_client_may_not_create(br
     assert Queue(name) not in broker.service.region_broker.destinations()
 
 
-async def test_the_brokers_own_messages_are_not_scheduled(broker: Any) -> None:
+async def test_the_brokers_own_messages_are_not_scheduled(broker: Scheduling) -> None:
     message = ActiveMQTextMessage()
     message.message_id = MessageId(None, ProducerId("broker"), 1)
     message.destination = Queue("Q")
@@ -80,7 +86,7 @@ async def test_the_brokers_own_messages_are_not_scheduled(broker: Any) -> None:
     assert broker.count("Q") == 1
 
 
-async def test_schedule_requests_are_not_mirrored(timeless: Any, make_broker: Any) -> None:
+async def test_schedule_requests_are_not_mirrored(clock: VirtualClock, make_broker: Make) -> None:
     broker = await make_broker(use_mirrored_queues=True)
     mirror = await broker.session.create_consumer(Topic("VirtualTopic.Mirror.>"))
     await broker.order(delay=MINUTE)

@@ -12,6 +12,7 @@ from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import TextMessage
 from pyjms.runtime import clock as _clock
 from pyjms_broker.service import BrokerService
+from tests.kit.brokers.scheduled import Make, Scheduling
 
 HOUR = 3600.0
 
@@ -22,7 +23,9 @@ def texts(messages: list[Any]) -> list[str]:
 
 @pytest.mark.fact("activemq-broker S1", "activemq-broker S2")
 @pytest.mark.parametrize("delay", [2000, "2000"])
-async def test_a_delayed_message_is_delivered_after_its_delay(broker: Any, delay: Any) -> None:
+async def test_a_delayed_message_is_delivered_after_its_delay(
+    broker: Scheduling, delay: Any
+) -> None:
     await broker.order("late", delay=delay)
     await broker.send("Q", "now")
     found = await broker.receive(10)
@@ -32,7 +35,7 @@ async def test_a_delayed_message_is_delivered_after_its_delay(broker: Any, delay
 
 
 @pytest.mark.fact("activemq-broker S2")
-async def test_a_period_alone_is_a_delay_and_one_delivery(broker: Any) -> None:
+async def test_a_period_alone_is_a_delay_and_one_delivery(broker: Scheduling) -> None:
     await broker.order(period=3000)
     found = await broker.receive(60)
     assert len(found) == 1
@@ -40,7 +43,7 @@ async def test_a_period_alone_is_a_delay_and_one_delivery(broker: Any) -> None:
 
 
 @pytest.mark.fact("activemq-broker S3")
-async def test_repetitions_are_one_more_than_their_number(broker: Any) -> None:
+async def test_repetitions_are_one_more_than_their_number(broker: Scheduling) -> None:
     await broker.order(delay=1000, period=2000, repeat=3)
     found = await broker.receive(60)
     assert [round(at) for at in broker.arrivals] == [1, 3, 5, 7]
@@ -49,7 +52,7 @@ async def test_repetitions_are_one_more_than_their_number(broker: Any) -> None:
 
 
 @pytest.mark.fact("activemq-broker S3")
-async def test_a_negative_repeat_count_is_endless(broker: Any) -> None:
+async def test_a_negative_repeat_count_is_endless(broker: Scheduling) -> None:
     await broker.order(period=3_600_000, repeat=-1)
     consumer = await broker.session.create_consumer(Queue("Q"))
     for _ in range(50):
@@ -60,7 +63,7 @@ async def test_a_negative_repeat_count_is_endless(broker: Any) -> None:
 
 
 @pytest.mark.fact("activemq-broker S3")
-async def test_too_many_repetitions_are_refused(make_broker: Any) -> None:
+async def test_too_many_repetitions_are_refused(make_broker: Make) -> None:
     broker = await make_broker(max_scheduler_repeat_allowed=5)
     with pytest.raises(JMSException, match="The scheduled repeat value is too large"):
         await broker.order(period=1, repeat=6)
@@ -83,7 +86,7 @@ async def test_too_many_repetitions_are_refused(make_broker: Any) -> None:
     ],
 )
 async def test_invalid_properties_are_refused_by_name(
-    make_broker: Any, schedule: dict[str, Any], what: str
+    make_broker: Make, schedule: dict[str, Any], what: str
 ) -> None:
     broker = await make_broker()
     with pytest.raises(JMSException, match=what):
@@ -105,14 +108,14 @@ async def test_a_cron_entry_alone_delivers_each_time(broker: Any) -> None:
 
 
 @pytest.mark.fact("activemq-broker S2", "activemq-broker S4")
-async def test_the_delay_is_added_to_the_first_time_of_a_cron_entry(broker: Any) -> None:
+async def test_the_delay_is_added_to_the_first_time_of_a_cron_entry(broker: Scheduling) -> None:
     await broker.order(cron="0 * * * *", delay=90_000)
     [job] = broker.jobs
     assert job.next_time % 3_600_000 == 90_000
 
 
 @pytest.mark.fact("activemq-broker S4")
-async def test_a_cron_entry_with_repetitions_starts_a_job_each_time(broker: Any) -> None:
+async def test_a_cron_entry_with_repetitions_starts_a_job_each_time(broker: Scheduling) -> None:
     await broker.order(cron="0 * * * *", delay=1000, period=2000, repeat=1)
     consumer = await broker.session.create_consumer(Queue("Q"))
     for _ in range(4):
@@ -123,7 +126,9 @@ async def test_a_cron_entry_with_repetitions_starts_a_job_each_time(broker: Any)
 
 
 @pytest.mark.fact("activemq-broker S4")
-async def test_a_time_of_a_cron_entry_with_repetitions_delivers_nothing_itself(broker: Any) -> None:
+async def test_a_time_of_a_cron_entry_with_repetitions_delivers_nothing_itself(
+    broker: Scheduling,
+) -> None:
     await broker.order(cron="0 * * * *", delay=1000, period=2000, repeat=1)
     consumer = await broker.session.create_consumer(Queue("Q"))
     hours = []
@@ -135,7 +140,9 @@ async def test_a_time_of_a_cron_entry_with_repetitions_delivers_nothing_itself(b
 
 
 @pytest.mark.fact("activemq-broker S5")
-async def test_a_delivered_message_has_the_job_id_instead_of_the_schedule(broker: Any) -> None:
+async def test_a_delivered_message_has_the_job_id_instead_of_the_schedule(
+    broker: Scheduling,
+) -> None:
     sent = await broker.order(delay=60_000, repeat=0)
     properties = await broker.send("Q", "other", AMQ_SCHEDULED_DELAY=60_000, n=5)
     assert properties.properties["n"] == 5
@@ -147,7 +154,7 @@ async def test_a_delivered_message_has_the_job_id_instead_of_the_schedule(broker
 
 
 @pytest.mark.fact("activemq-broker S5")
-async def test_the_time_to_live_counts_from_the_delivery(broker: Any) -> None:
+async def test_the_time_to_live_counts_from_the_delivery(broker: Scheduling) -> None:
     sent = await broker.send("Q", how={"time_to_live": 2}, AMQ_SCHEDULED_DELAY=60_000)
     consumer = await broker.session.create_consumer(Queue("Q"))
     message = await consumer.receive(120)
@@ -174,7 +181,7 @@ async def test_without_scheduler_support_messages_are_delivered_at_once() -> Non
 
 
 @pytest.mark.fact("activemq-broker X8")
-async def test_a_schedule_in_a_transaction_counts_from_the_commit(broker: Any) -> None:
+async def test_a_schedule_in_a_transaction_counts_from_the_commit(broker: Scheduling) -> None:
     session = await broker.connection.create_session(True)
     await broker.send("Q", "rolled back", session=session, AMQ_SCHEDULED_DELAY=1000)
     assert broker.jobs == []
@@ -186,7 +193,7 @@ async def test_a_schedule_in_a_transaction_counts_from_the_commit(broker: Any) -
     assert texts(await broker.receive(10)) == ["committed"]
 
 
-async def test_delivery_to_a_topic_a_virtual_topic_and_a_composite(broker: Any) -> None:
+async def test_delivery_to_a_topic_a_virtual_topic_and_a_composite(broker: Scheduling) -> None:
     listener = await broker.session.create_consumer(Topic("T"))
     app = await broker.session.create_consumer(Queue("Consumer.app.VirtualTopic.v"))
     await broker.order(to=Topic("T"), delay=1000)
@@ -201,7 +208,7 @@ async def test_delivery_to_a_topic_a_virtual_topic_and_a_composite(broker: Any) 
 
 
 async def test_a_wildcard_consumer_gets_a_message_when_it_is_due_and_not_before(
-    broker: Any,
+    broker: Scheduling,
 ) -> None:
     consumer = await broker.session.create_consumer(Queue(">"))
     await broker.order(delay=5000)
@@ -248,6 +255,6 @@ async def test_a_duplicate_id_is_detected_on_its_own_queue_only(broker: Any) -> 
     assert texts(await broker.receive(5, "other")) == ["other"]
 
 
-async def test_repetitions_are_not_duplicates(broker: Any) -> None:
+async def test_repetitions_are_not_duplicates(broker: Scheduling) -> None:
     await broker.send("Q", _AMQ_DUPL_ID="1", AMQ_SCHEDULED_PERIOD=1000, AMQ_SCHEDULED_REPEAT=2)
     assert len(await broker.receive(5)) == 3

@@ -10,6 +10,7 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms.runtime import clock as _clock
+from pyjms.testing.clock import VirtualClock
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import TransactionType, XATransactionId
 from pyjms.wire.openwire.primitives import encode_map
@@ -23,7 +24,8 @@ from pyjms_broker.settings.persistence import (
     MultiKahaDBPersistenceSettings,
 )
 from pyjms_broker.store.jobs.scheduler import JobScheduler
-from tests.kit.brokers.scheduled import deliver_without_end
+from tests.kit.brokers.scheduled import Make, deliver_without_end
+from tests.kit.clients.raw import RawClient
 
 HOUR = 3_600_000
 XA = XATransactionId(4660, b"global", b"branch")
@@ -50,7 +52,7 @@ def texts(messages: list[Any]) -> list[str]:
 @every_store
 @pytest.mark.fact("activemq-broker S6", "activemq-persistence E3")
 async def test_jobs_survive_a_restart_and_missed_executions_are_delivered_once(
-    make_broker: Any, store: str
+    make_broker: Make, store: str
 ) -> None:
     broker = await make_broker(persistent=True, persistence=STORES[store])
     await broker.order("missed", delay=300)
@@ -71,7 +73,7 @@ async def test_jobs_survive_a_restart_and_missed_executions_are_delivered_once(
 
 
 @pytest.mark.fact("activemq-broker S6")
-async def test_without_persistence_jobs_are_lost_at_a_restart(make_broker: Any) -> None:
+async def test_without_persistence_jobs_are_lost_at_a_restart(make_broker: Make) -> None:
     broker = await make_broker()
     await broker.order(delay=24 * HOUR)
     assert len(broker.jobs) == 1
@@ -80,7 +82,7 @@ async def test_without_persistence_jobs_are_lost_at_a_restart(make_broker: Any) 
 
 
 @pytest.mark.fact("activemq-broker S10")
-async def test_an_empty_store_keeps_the_jobs(make_broker: Any, tmp_path: Path) -> None:
+async def test_an_empty_store_keeps_the_jobs(make_broker: Make, tmp_path: Path) -> None:
     broker = await make_broker(persistent=True)
     await broker.order(delay=24 * HOUR)
     await broker.until(lambda: broker.jobs)
@@ -96,7 +98,7 @@ async def test_an_empty_store_keeps_the_jobs(make_broker: Any, tmp_path: Path) -
 @every_store
 @pytest.mark.parametrize("where", ["before the job", "after it"])
 async def test_a_crash_while_a_request_becomes_a_job_loses_and_repeats_nothing(
-    make_broker: Any, tmp_path: Path, where: str, store: str, monkeypatch: pytest.MonkeyPatch
+    make_broker: Make, tmp_path: Path, where: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True, persistence=STORES[store])
     add = JobScheduler.add
@@ -123,7 +125,7 @@ async def test_a_crash_while_a_request_becomes_a_job_loses_and_repeats_nothing(
 
 
 async def test_a_delivery_that_was_not_settled_is_repeated_but_dropped_as_a_duplicate(
-    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+    make_broker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash between the delivery and its settlement: the message id is the same. (activemq-persistence E3)"""
     broker = await make_broker(persistent=True)
@@ -141,7 +143,7 @@ async def test_a_delivery_that_was_not_settled_is_repeated_but_dropped_as_a_dupl
 
 @every_store
 async def test_schedules_in_a_prepared_transaction_wait_for_its_end(
-    make_broker: Any, raw_client: Any, store: str
+    make_broker: Make, raw_client: type[RawClient], store: str
 ) -> None:
     broker = await make_broker(persistent=True, persistence=STORES[store])
     client = raw_client(create_transport(broker.service.vm_uri))
@@ -166,7 +168,7 @@ async def test_schedules_in_a_prepared_transaction_wait_for_its_end(
 
 @pytest.mark.fact("activemq-broker S9")
 async def test_a_full_job_store_makes_senders_wait(
-    make_broker: Any, caplog: pytest.LogCaptureFixture
+    make_broker: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = await make_broker(persistent=True, job_scheduler_limit=1)
     sender = await broker.connect()
@@ -185,7 +187,7 @@ async def test_a_full_job_store_makes_senders_wait(
     assert texts(await broker.receive(3)) == ["x"]
 
 
-async def test_a_full_queue_delays_its_own_jobs_only(timeless: Any, make_broker: Any) -> None:
+async def test_a_full_queue_delays_its_own_jobs_only(clock: VirtualClock, make_broker: Any) -> None:
     full = PolicyEntry(destination=Queue("full"), memory_limit=200_000)
     broker = await make_broker(policies=PolicyMap([full]))
     for number in range(30):

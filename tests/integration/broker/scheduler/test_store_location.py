@@ -13,12 +13,13 @@ from pyjms_broker.store.jobs.scheduler import MemoryJobSchedulerStore
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
+from tests.kit.brokers.scheduled import Make
 
 HOUR = 3_600_000
 
 
 async def test_jobs_survive_a_restart_of_a_broker_with_a_custom_store(
-    make_broker: Any, tmp_path: Path
+    make_broker: Make, tmp_path: Path
 ) -> None:
     def store() -> KahaDBPersistenceAdapter:
         return KahaDBPersistenceAdapter(tmp_path / "own", KahaDBSettings())
@@ -36,13 +37,13 @@ async def test_jobs_survive_a_restart_of_a_broker_with_a_custom_store(
         assert len(jobs.scheduler()) == 1
 
 
-async def test_jobs_are_in_memory_with_messages_in_memory(make_broker: Any) -> None:
+async def test_jobs_are_in_memory_with_messages_in_memory(make_broker: Make) -> None:
     broker = await make_broker(persistent=True, persistence_adapter=MemoryPersistenceAdapter())
     assert isinstance(broker.service.stores.job_store, MemoryJobSchedulerStore)
 
 
 async def test_a_slave_with_its_own_data_directory_gets_the_masters_jobs(
-    make_broker: Any, tmp_path: Path
+    make_broker: Make, tmp_path: Path
 ) -> None:
     common = tmp_path / "common"
     master = await make_broker(persistent=True, scheduler_directory=common)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-from typing import Any
 
 import anyio
 import pytest
@@ -22,6 +21,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
+from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import ConnectionInfo
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
@@ -48,7 +48,7 @@ class Doorman(BrokerFilter):
 
 @pytest.mark.fact("jms-api 1.1", "jms-api 13/JMSSecurityException")
 async def test_credentials_are_the_factorys_unless_given_and_refused_on_first_use(
-    clock: Any,
+    clock: VirtualClock,
 ) -> None:
     doormen: list[Doorman] = []
 
@@ -77,7 +77,7 @@ async def test_credentials_are_the_factorys_unless_given_and_refused_on_first_us
 
 @pytest.mark.fact("jms-api 1.2")
 async def test_a_new_connection_is_stopped_sends_work_receives_wait(
-    client: Client, clock: Any
+    client: Client, clock: VirtualClock
 ) -> None:
     connection = await client.connect(start=False)
     session = await client.session(connection=connection)
@@ -95,7 +95,9 @@ async def test_a_new_connection_is_stopped_sends_work_receives_wait(
 
 
 @pytest.mark.fact("jms-api 1.3")
-async def test_stop_waits_for_listeners_then_hands_nothing_out(client: Client, clock: Any) -> None:
+async def test_stop_waits_for_listeners_then_hands_nothing_out(
+    client: Client, clock: VirtualClock
+) -> None:
     connection = await client.connect()
     await connection.start()
     session = await client.session(connection=connection)
@@ -359,7 +361,7 @@ async def test_sessions_of_one_connection_run_in_parallel(client: Client) -> Non
 
 @pytest.mark.fact("activemq-edges N7")
 async def test_messages_on_an_unstarted_connection_are_warned_of_once(
-    client: Client, clock: Any, caplog: pytest.LogCaptureFixture
+    client: Client, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = await client.connect(start=False)
     quiet = await client.connect(start=False, warn_about_unstarted_connection_timeout=0)
@@ -379,7 +381,7 @@ async def test_messages_on_an_unstarted_connection_are_warned_of_once(
 
 @pytest.mark.parametrize("pause", [0.0, 0.6])
 async def test_a_receive_on_an_unstarted_connection_warns_of_what_it_does_not_get(
-    pause: float, client: Client, clock: Any, caplog: pytest.LogCaptureFixture
+    pause: float, client: Client, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = await client.connect(start=False)
     session = await connection.create_session()
@@ -394,7 +396,7 @@ async def test_a_receive_on_an_unstarted_connection_warns_of_what_it_does_not_ge
 
 
 async def test_a_connection_that_was_stopped_is_not_one_that_was_never_started(
-    client: Client, clock: Any, caplog: pytest.LogCaptureFixture
+    client: Client, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = await client.connect()
     session = await connection.create_session()

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.session import ActiveMQSession
 from pyjms.connection.caching import CachingConnectionFactory, SingleConnectionFactory
 from pyjms.connection.server_sessions import SimpleServerSessionPool
 from pyjms.enums import AcknowledgeMode
@@ -148,7 +149,7 @@ class CountingPool:
         self.chunks: list[list[str]] = []
         self.idle = anyio.Semaphore(1)
 
-    async def get_server_session(self) -> Any:
+    async def get_server_session(self) -> CountingPool:
         await self.idle.acquire()
         return self
 
@@ -309,7 +310,7 @@ async def test_what_is_not_settled_at_the_end_of_a_session_is_delivered_again(
 ) -> None:
     delivered: list[Any] = []
 
-    async def open_session() -> Any:
+    async def open_session() -> ActiveMQSession:
         session = await connection.create_session(False, AcknowledgeMode.CLIENT)
         await session.set_message_listener(lambda m: delivered.append(client.delivery(m)))
         return session

@@ -26,6 +26,7 @@ from pyjms.management import (
     add_metrics_observer,
     remove_metrics_observer,
 )
+from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.embedded import Client
 from tests.kit.values import present
 
@@ -144,7 +145,7 @@ def test_a_blocking_factory_has_statistics() -> None:
         assert factory.stats.connections == [connection.stats]
 
 
-async def test_how_long_messages_wait_and_take(client: Client, clock: Any) -> None:
+async def test_how_long_messages_wait_and_take(client: Client, clock: VirtualClock) -> None:
     connection = await client.connect(query=STATS)
     session = await client.session(connection=connection)
     consumer = await session.create_consumer(Queue("q"))
@@ -165,7 +166,9 @@ async def test_how_long_messages_wait_and_take(client: Client, clock: Any) -> No
     assert present(consumer.stats).message_count.count == 2
 
 
-async def test_expired_messages_and_durable_subscriptions(client: Client, clock: Any) -> None:
+async def test_expired_messages_and_durable_subscriptions(
+    client: Client, clock: VirtualClock
+) -> None:
     connection = await client.connect(query=f"{STATS}&jms.clientID=me")
     session = await client.session(connection=connection)
     consumer = await session.create_consumer(Queue("q"))

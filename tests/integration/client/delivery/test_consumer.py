@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 import pytest
 
@@ -18,6 +16,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
+from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.embedded import Client
 
 TRANSACTED = AcknowledgeMode.TRANSACTED
@@ -25,7 +24,7 @@ TRANSACTED = AcknowledgeMode.TRANSACTED
 
 @pytest.mark.fact("jms-api 4.1")
 async def test_receive_waits_for_its_timeout_and_never_returns_expired_messages(
-    client: Client, clock: Any
+    client: Client, clock: VirtualClock
 ) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
@@ -64,7 +63,7 @@ async def test_receive_waits_for_its_timeout_and_never_returns_expired_messages(
 @pytest.mark.parametrize("query", ["", "?consumer.prefetchSize=0"])
 @pytest.mark.fact("activemq-edges N9", "activemq-edges N10")
 async def test_the_timeout_covers_expired_messages_skipped_meanwhile(
-    client: Client, clock: Any, query: str
+    client: Client, clock: VirtualClock, query: str
 ) -> None:
     connection = await client.connect()
     session = await client.session(connection=connection)
@@ -86,7 +85,7 @@ async def test_the_timeout_covers_expired_messages_skipped_meanwhile(
 
 
 async def test_without_the_expiry_check_the_expired_are_received(
-    client: Client, clock: Any
+    client: Client, clock: VirtualClock
 ) -> None:
     connection = await client.connect(consumer_expiry_check_enabled=False)
     session = await client.session(connection=connection)
@@ -343,7 +342,7 @@ async def test_buffered_messages_go_to_a_later_listener_and_pull_has_none(client
 
 
 @pytest.mark.fact("activemq-broker Q14")
-async def test_pull_requests_one_message_at_a_time(client: Client, clock: Any) -> None:
+async def test_pull_requests_one_message_at_a_time(client: Client, clock: VirtualClock) -> None:
     await client.send("q", "1", "2", "3")
     session = await client.session()
     consumer = await session.create_consumer(Queue("q?consumer.prefetchSize=0"))
@@ -359,7 +358,7 @@ async def test_pull_requests_one_message_at_a_time(client: Client, clock: Any) -
     assert clock.now() - before == pytest.approx(2)
 
 
-async def test_a_cancelled_receive_loses_nothing(client: Client, clock: Any) -> None:
+async def test_a_cancelled_receive_loses_nothing(client: Client, clock: VirtualClock) -> None:
     for query in ("", "?consumer.prefetchSize=0"):
         session = await client.session()
         consumer = await session.create_consumer(Queue(f"q{query}"))

@@ -44,6 +44,7 @@ async def test_priority_is_ignored_by_default(client: Client) -> None:
     assert await client.left("q") == recorded[key]
 
 
+@pytest.mark.fact("activemq-broker Q20")
 async def test_priority_support_sorts_what_was_prefetched(client: Client) -> None:
     await client.send("q", "low", priority=1)
     await client.send("q", "high", "high too", priority=9)
@@ -106,7 +107,7 @@ async def test_rollback_after_the_consumer_was_closed(client: Client) -> None:
 
 @pytest.mark.fact("jms-api 10.6", "activemq-edges N10")
 async def test_expired_messages_end_in_the_dead_letter_queue_if_persistent(
-    client: Client, clock: Any
+    client: Client, clock: VirtualClock
 ) -> None:
     recorded = client.oracle("jms-expiry-order-ack")
     session = await client.session()
@@ -170,7 +171,7 @@ VARIANTS = {
     "spring-jms 11.4",
 )
 async def test_rollback_redelivers_with_the_policys_delays_then_dead_letters(
-    client: Client, clock: Any, variant: str
+    client: Client, clock: VirtualClock, variant: str
 ) -> None:
     recorded = next(
         line for line in client.oracle("rollback-redelivery-dlq") if line["variant"] == variant
@@ -207,7 +208,7 @@ async def test_rollback_redelivers_with_the_policys_delays_then_dead_letters(
 
 
 @pytest.mark.fact("jms-api 10.7", "spring-jms 11.4")
-async def test_unlimited_redelivery_never_dead_letters(client: Client, clock: Any) -> None:
+async def test_unlimited_redelivery_never_dead_letters(client: Client, clock: VirtualClock) -> None:
     await client.send("q", "B", "C")
     connection = await client.connect()
     connection.redelivery_policy.maximum_redeliveries = -1
@@ -251,7 +252,7 @@ async def test_a_batch_is_poisoned_as_a_whole(client: Client, how: str) -> None:
 
 @pytest.mark.fact("jms-api 10.7")
 async def test_poisoned_non_persistent_messages_are_kept_if_the_policy_says_so(
-    clock: Any,
+    clock: VirtualClock,
 ) -> None:
     strategy = SharedDeadLetterStrategy(process_non_persistent=True)
     policies = PolicyMap([PolicyEntry(destination=Queue(">"), dead_letter_strategy=strategy)])
@@ -420,7 +421,7 @@ async def test_a_failing_virtual_topic_consumer_leaves_the_other_alone(client: C
     assert {str(m.original_destination) for m in dead} == {expected}
 
 
-async def test_listeners_wait_for_the_redelivery_delay(client: Client, clock: Any) -> None:
+async def test_listeners_wait_for_the_redelivery_delay(client: Client, clock: VirtualClock) -> None:
     await client.send("q", "bad", "good")
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
@@ -477,7 +478,9 @@ async def test_non_blocking_redelivery_ends_with_the_consumer(client: Client) ->
     assert [client.delivery(m) for m in await client.take("q")] == ["bad#2*"]
 
 
-async def test_a_duplicate_dispatch_is_refused(client: Client, caplog: Any) -> None:
+async def test_a_duplicate_dispatch_is_refused(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     await client.send("q", "x")
     session = await client.session(CLIENT)
     consumer = await session.create_consumer(Queue("q"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
@@ -11,6 +9,7 @@ from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
+from pyjms.testing.clock import VirtualClock
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
@@ -138,7 +137,7 @@ async def test_a_browser_left_half_way_ends_with_its_session(client: Client) -> 
 
 
 @pytest.mark.fact("jms-api 9.2")
-async def test_a_policy_entry_limits_browsers_to_a_page(clock: Any) -> None:
+async def test_a_policy_entry_limits_browsers_to_a_page(clock: VirtualClock) -> None:
     policies = PolicyMap([PolicyEntry(destination=Queue(">"))])
     service = BrokerService("paged", persistent=False, policies=policies)
     async with (

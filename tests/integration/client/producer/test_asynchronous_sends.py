@@ -24,9 +24,12 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message, TextMessage
+from pyjms.testing.clock import VirtualClock
+from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api import Broker
 from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.embedded import Client
@@ -62,7 +65,7 @@ class Silence(BrokerFilter):
         super().__init__(following)
         self.sent = sent
 
-    def send(self, exchange: Any, message: Any) -> Completion:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         self.sent()
         return Completion()
 
@@ -76,7 +79,7 @@ def silent_broker(sent: Callable[[], None] = lambda: None) -> EmbeddedTestBroker
 class Refusals(BrokerFilter):
     """Refuses messages of which the body contains `bad`."""
 
-    def send(self, exchange: Any, message: Any) -> Completion:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if b"bad" in (message.content or b""):
             raise JMSSecurityException("this one is refused")
         return self.next.send(exchange, message)
@@ -102,7 +105,7 @@ async def test_callbacks_come_after_the_sends_and_in_their_order(
 
 
 @pytest.mark.fact("jms-api 3.11")
-async def test_a_send_that_the_broker_refuses_ends_in_on_exception(clock: object) -> None:
+async def test_a_send_that_the_broker_refuses_ends_in_on_exception(clock: VirtualClock) -> None:
     service = BrokerService("refusing", persistent=False, plugins=[Refusals])
     async with EmbeddedTestBroker(service) as broker:
         client = Client(broker)
@@ -276,7 +279,7 @@ async def test_a_callback_that_raises_is_logged_and_the_next_one_called(
     assert caplog.text.count("LookupError: in the callback") == 2
 
 
-async def test_a_lost_connection_ends_all_sends_in_on_exception(clock: object) -> None:
+async def test_a_lost_connection_ends_all_sends_in_on_exception(clock: VirtualClock) -> None:
     held = anyio.Event()
     outcomes = Outcomes()
     async with silent_broker(held.set) as broker:
@@ -292,7 +295,9 @@ async def test_a_lost_connection_ends_all_sends_in_on_exception(clock: object) -
     assert isinstance(outcomes.errors[0], ConnectionFailedException)
 
 
-async def test_close_gives_up_on_a_silent_broker_after_the_close_timeout(clock: object) -> None:
+async def test_close_gives_up_on_a_silent_broker_after_the_close_timeout(
+    clock: VirtualClock,
+) -> None:
     outcomes = Outcomes()
     async with silent_broker() as broker:
         factory = ConnectionFactory(broker.url, close_timeout=2.0)
@@ -305,7 +310,7 @@ async def test_close_gives_up_on_a_silent_broker_after_the_close_timeout(clock: 
 
 
 async def test_a_producer_closes_without_a_silent_broker_after_the_close_timeout(
-    clock: object,
+    clock: VirtualClock,
 ) -> None:
     outcomes = Outcomes()
     async with silent_broker() as broker:
@@ -323,7 +328,7 @@ async def test_a_producer_closes_without_a_silent_broker_after_the_close_timeout
             assert outcomes.calls == ["a IllegalStateException"]
 
 
-async def test_a_pooled_connection_closes_without_a_silent_broker(clock: object) -> None:
+async def test_a_pooled_connection_closes_without_a_silent_broker(clock: VirtualClock) -> None:
     outcomes = Outcomes()
     async with silent_broker() as broker:
         factory = ConnectionFactory(broker.url, close_timeout=2.0)
@@ -345,7 +350,7 @@ async def test_a_pooled_connection_closes_without_a_silent_broker(clock: object)
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["waits", "cancelled"])
 async def test_a_cached_session_closes_without_a_silent_broker(
-    clock: object, cancelled: bool
+    clock: VirtualClock, cancelled: bool
 ) -> None:
     outcomes = Outcomes()
     async with silent_broker() as broker:

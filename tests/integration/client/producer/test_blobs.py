@@ -142,7 +142,9 @@ async def test_a_file_goes_through_the_upload_directory(tmp_path: Path, option: 
             await body_of(blob)
 
 
-async def test_a_stream_goes_through_a_web_server_in_blocks(uploads: Any) -> None:
+async def test_a_stream_goes_through_a_web_server_in_blocks(
+    uploads: tuple[str, type[Uploads]],
+) -> None:
     server, handler = uploads
     query = policy(f"{server}/up/") + policy("2048", "bufferSize")
     connection, session = await session_of(url(query))
@@ -160,7 +162,7 @@ async def test_a_stream_goes_through_a_web_server_in_blocks(uploads: Any) -> Non
             await body_of(blob)
 
 
-async def test_a_url_is_sent_unchanged(uploads: Any) -> None:
+async def test_a_url_is_sent_unchanged(uploads: tuple[str, type[Uploads]]) -> None:
     server, handler = uploads
     handler.bodies["/there"] = b"already"
     connection, session = await session_of(url())
@@ -172,7 +174,7 @@ async def test_a_url_is_sent_unchanged(uploads: Any) -> None:
             blob.mime_type = "text/plain"
 
 
-async def test_a_message_whose_upload_fails_is_not_sent(uploads: Any) -> None:
+async def test_a_message_whose_upload_fails_is_not_sent(uploads: tuple[str, type[Uploads]]) -> None:
     server, _ = uploads
     connection, session = await session_of(url(policy(f"{server}/full")))
     async with connection:
@@ -218,7 +220,7 @@ async def test_files_are_not_read_where_no_directory_is_configured(tmp_path: Pat
             await body_of(other)
 
 
-async def test_redirects_and_other_schemes_are_refused(uploads: Any) -> None:
+async def test_redirects_and_other_schemes_are_refused(uploads: tuple[str, type[Uploads]]) -> None:
     server, _ = uploads
     connection, session = await session_of(url())
     async with connection:

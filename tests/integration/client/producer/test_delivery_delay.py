@@ -13,6 +13,7 @@ from pyjms.jms.destination import Queue
 from pyjms.jms.message import TextMessage
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate
+from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.embedded import Client
@@ -136,7 +137,7 @@ async def test_a_templates_delay_is_that_of_its_producer(client: Client) -> None
     assert sent[0].delivery_time == sent[0].timestamp + 5000 == received.delivery_time
 
 
-async def test_a_broker_without_a_scheduler_refuses_it(clock: object) -> None:
+async def test_a_broker_without_a_scheduler_refuses_it(clock: VirtualClock) -> None:
     async with EmbeddedTestBroker(BrokerService("unscheduled", persistent=False)) as broker:
         with pytest.raises(IllegalStateException, match="a message with a delivery delay is"):
             await Client(broker).send("q", "x", delivery_delay=60)

@@ -21,6 +21,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import MapMessage, TextMessage
+from pyjms.testing.clock import VirtualClock
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.embedded import Client
@@ -147,7 +148,9 @@ async def test_a_priority_out_of_range_is_told_once(
 
 
 @pytest.mark.fact("jms-api 3.4")
-async def test_send_sets_the_headers_of_the_senders_object(client: Client, clock: Any) -> None:
+async def test_send_sets_the_headers_of_the_senders_object(
+    client: Client, clock: VirtualClock
+) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))
     message = session.create_text_message("first")
@@ -197,7 +200,7 @@ async def test_ids_are_always_set_and_no_timestamp_means_no_expiration(client: C
 
 @pytest.mark.fact("jms-api 3.6")
 async def test_expiration_counts_from_the_send_not_from_the_commit(
-    client: Client, clock: Any
+    client: Client, clock: VirtualClock
 ) -> None:
     session = await client.session(AcknowledgeMode.TRANSACTED)
     producer = await session.create_producer(Queue("q"))
@@ -356,7 +359,7 @@ async def test_the_window_holds_senders_back(client: Client) -> None:
 @pytest.mark.parametrize("version", [1, 2, 3, 12])
 @pytest.mark.parametrize("scheme", ["vm", "tcp"])
 async def test_a_window_applies_from_the_wire_version_on_that_has_producer_acks(
-    caplog: Any, version: int, scheme: str
+    caplog: pytest.LogCaptureFixture, version: int, scheme: str
 ) -> None:
     options = f"wireFormat.version={version}&jms.producerWindowSize=1500&jms.useAsyncSend=true"
     async with EmbeddedTestBroker() as broker:
@@ -421,7 +424,7 @@ async def test_compression_timestamps_and_containers_follow_the_options(client: 
 
 
 @pytest.mark.fact("jms-api 13/ResourceAllocationException")
-async def test_a_full_destination_that_fails_sends_is_a_resource_error(clock: Any) -> None:
+async def test_a_full_destination_that_fails_sends_is_a_resource_error(clock: VirtualClock) -> None:
     service = BrokerService(
         "small", persistent=False, memory_limit=20_000, send_fail_if_no_space=True
     )

@@ -13,8 +13,11 @@ from pyjms.connection.pool import JmsPoolConnectionFactory
 from pyjms.enums import DeliveryMode
 from pyjms.errors import IllegalStateException, RequestTimeoutException
 from pyjms.jms.destination import Queue
+from pyjms.testing.clock import VirtualClock
+from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.clients.embedded import Client
@@ -25,14 +28,14 @@ Q = Queue("q")
 class Silence(BrokerFilter):
     """Never answers the send of a message with a `silent` body."""
 
-    def send(self, exchange: Any, message: Any) -> Completion:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if b"silent" in (message.content or b""):
             return Completion()
         return self.next.send(exchange, message)
 
 
 @pytest.fixture
-async def silent(clock: object) -> AsyncIterator[Client]:
+async def silent(clock: VirtualClock) -> AsyncIterator[Client]:
     service = BrokerService("silent", persistent=False, plugins=[Silence])
     async with EmbeddedTestBroker(service) as broker:
         client = Client(broker)
@@ -42,7 +45,9 @@ async def silent(clock: object) -> AsyncIterator[Client]:
 
 
 @pytest.mark.fact("activemq-edges N2")
-async def test_every_send_waits_for_the_broker_up_to_the_producers_own_limit(silent: Any) -> None:
+async def test_every_send_waits_for_the_broker_up_to_the_producers_own_limit(
+    silent: Any,
+) -> None:
     session = await silent.session()
     producer = await session.create_producer(Q)
     assert producer.send_timeout is None
@@ -59,7 +64,7 @@ async def test_every_send_waits_for_the_broker_up_to_the_producers_own_limit(sil
     assert await silent.left("q") == ["x"]
 
 
-async def test_the_limit_is_the_factorys_unless_the_producer_has_its_own(silent: Any) -> None:
+async def test_the_limit_is_the_factorys_unless_the_producer_has_its_own(silent: Client) -> None:
     session = await silent.session(query="jms.sendTimeout=700")
     own, other = await session.create_producer(Q), await session.create_producer(Q)
     own.send_timeout = None

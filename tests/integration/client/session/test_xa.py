@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.xa import ActiveMQXASession, XAConnectionFactory
+from pyjms.client.xa import ActiveMQXAConnection, ActiveMQXASession, XAConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     ConfigurationException,
@@ -36,7 +36,7 @@ class XAClient:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def connect(self, query: str = "", **options: Any) -> Any:
+    async def connect(self, query: str = "", **options: Any) -> ActiveMQXAConnection:
         url = f"{self.client.broker.url}&{query}"
         connection = await XAConnectionFactory(url, **options).create_xa_connection()
         self.client.opened.append(connection)

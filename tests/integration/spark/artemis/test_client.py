@@ -124,7 +124,7 @@ def test_a_selector_is_the_brokers(connection: Connection) -> None:
 def test_a_durable_subscription_keeps_messages_while_it_has_no_consumer(
     broker: JavaBroker, end: str
 ) -> None:
-    def session_of(connection: Any) -> Any:
+    def session_of(connection: Connection) -> Any:
         connection.set_client_id("c")
         connection.start()
         return connection.create_session()

@@ -12,6 +12,7 @@ import pytest
 
 from pyjms import Connection, ConnectionFactory, IllegalStateException, JMSContext, Queue, Session
 from pyjms.jms.api import Synchronization
+from pyjms.jms.message import Message
 
 _numbers = itertools.count(1)
 
@@ -33,7 +34,7 @@ class Waiting:
         core, entered = self.consumer.core, threading.Event()
         receive = core.receive
 
-        async def signalled(timeout: float | None = None) -> Any:
+        async def signalled(timeout: float | None = None) -> Message | None:
             entered.set()
             return await receive(timeout)
 

@@ -122,9 +122,19 @@ BODIES: list[tuple[int, Any, str | None, type[ActiveMQMessage], object, int]] = 
 
 
 @pytest.mark.fact(
-    "amqp-connector A123", "amqp-connector A138", "amqp-connector A140", "amqp-connector A141",
+    "amqp-connector A123",
+    "amqp-connector A138",
+    "amqp-connector A140",
+    "amqp-connector A141",
     "amqp-connector 11.1",
-)  # fmt: skip
+    "amqp-connector 11.1/none",
+    "amqp-connector 11.1/data",
+    "amqp-connector 11.1/amqp-value string, null",
+    "amqp-connector 11.1/amqp-value binary",
+    "amqp-connector 11.1/amqp-value map with string keys",
+    "amqp-connector 11.1/amqp-value list, amqp-sequence",
+    "activemq-edges AM5b",
+)
 @pytest.mark.parametrize(("kind", "body", "content_type", "expected", "value", "number"), BODIES)
 def test_the_kind_of_a_message(
     kind: int, body: Any, content_type: str | None, expected: type[ActiveMQMessage],
@@ -139,7 +149,12 @@ def test_the_kind_of_a_message(
     assert message.timestamp == 0
 
 
-@pytest.mark.fact("amqp-connector A120", "amqp-connector A122")
+@pytest.mark.fact(
+    "amqp-connector A120",
+    "amqp-connector A122",
+    "amqp-connector 11.1/amqp-value list with null, binary or nested values; map with other keys; int, boolean, uuid, double, described",
+    "activemq-edges AM5",
+)
 @pytest.mark.parametrize(
     "body",
     [1, True, UUID, 2.5, [[1]], [{}], {1: 2}, Described(Symbol("x"), 1), {"a": UUID}],
@@ -153,7 +168,12 @@ def test_what_jms_cannot_have_is_left_to_native(body: object) -> None:
     assert message.properties == {"JMS_AMQP_NATIVE": True, "JMS_AMQP_HEADER": True}
 
 
-@pytest.mark.fact("amqp-connector A77", "amqp-connector A120", "amqp-connector A121")
+@pytest.mark.fact(
+    "amqp-connector A77",
+    "amqp-connector A120",
+    "amqp-connector A121",
+    "activemq-edges AM5",
+)
 @pytest.mark.parametrize("transformer", ["jms", "native", "raw"])
 def test_what_cannot_be_decoded_is_left_to_raw(transformer: str) -> None:
     now = clock.time_ms()
@@ -225,7 +245,7 @@ def test_the_properties() -> None:
     }
 
 
-@pytest.mark.fact("amqp-connector A128", "amqp-connector A134")
+@pytest.mark.fact("amqp-connector A128", "amqp-connector A134", "activemq-edges AM5c")
 def test_annotations_and_footer() -> None:
     message = read(
         Message(
@@ -241,7 +261,7 @@ def test_annotations_and_footer() -> None:
     }
 
 
-@pytest.mark.fact("amqp-connector A129")
+@pytest.mark.fact("amqp-connector A129", "activemq-edges AM5c")
 def test_schedules() -> None:
     given = {"delay": 5, "period": 7, "repeat": 3, "cron": "* * * * *"}
     annotations = {Symbol(f"x-opt-delivery-{name}"): value for name, value in given.items()}
@@ -346,7 +366,7 @@ def sent(kind: type[ActiveMQMessage], body: bytes | None = None, **properties: o
     return shown(message)
 
 
-@pytest.mark.fact("amqp-connector A88", "amqp-connector A158")
+@pytest.mark.fact("amqp-connector A88", "amqp-connector A158", "activemq-edges AM5b")
 @pytest.mark.parametrize(
     ("kind", "body", "encoding", "section", "value"),
     [

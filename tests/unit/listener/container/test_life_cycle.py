@@ -17,8 +17,9 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.jms.message import Message
-from pyjms.listener.task_executor import TaskExecutor
+from pyjms.listener.task_executor import TaskExecutor, Work
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
 from tests.kit.listeners.containers import Recorder
@@ -437,8 +438,8 @@ async def test_too_few_consumers_at_work_are_reported(
 
     class Sulking(TaskExecutor):
         def execute(
-            self, function: Callable[[], Awaitable[None]], name: str, ended: Any = None
-        ) -> Any:
+            self, function: Callable[[], Awaitable[None]], name: str, ended: Work | None = None
+        ) -> BackgroundTask:
             self.max_workers = self.active_count + (name not in seen)
             seen.add(name)
             return super().execute(function, name, ended)

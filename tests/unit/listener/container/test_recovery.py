@@ -31,7 +31,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[..., Any]:
     ]
 
 
-def as_newest(line: str) -> Any:
+def as_newest(line: str) -> str:
     """A line of Spring 4.3 as the newest writes it."""
     return (
         line.replace("FixedBackOff{", "FixedBackOffExecution[")
@@ -41,8 +41,8 @@ def as_newest(line: str) -> Any:
 
 
 def refused(
-    level: str, interval: float, attempt: int, limit: str = "unlimited", cause: Any = DOWN
-) -> Any:
+    level: str, interval: float, attempt: int, limit: str = "unlimited", cause: str = DOWN
+) -> str:
     return (
         f"{level} Could not refresh JMS Connection for destination 'q' - retrying using "
         f"FixedBackOffExecution[interval={interval}, currentAttempts={attempt}, "

@@ -11,8 +11,9 @@ import pytest
 
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
-from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor
+from pyjms.listener.task_executor import SimpleAsyncTaskExecutor, TaskExecutor, Work
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import BackgroundTask
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.jms_provider import JmsProvider
 from tests.kit.values import present
@@ -41,7 +42,7 @@ class Handlers:
         return sum(self.per_session.values())
 
 
-def start_with(build: Any, **options: Any) -> Any:
+def start_with(build: Callable[..., Any], **options: Any) -> Any:
     handlers = Handlers()
     handlers.container = build(handlers, **options)
     return handlers, handlers.container
@@ -86,7 +87,9 @@ class CountingExecutor(SimpleAsyncTaskExecutor):
     def __init__(self) -> None:
         self.tasks = 0
 
-    def execute(self, function: Callable[[], Awaitable[None]], name: str, ended: Any = None) -> Any:
+    def execute(
+        self, function: Callable[[], Awaitable[None]], name: str, ended: Work | None = None
+    ) -> BackgroundTask:
         self.tasks += 1
         return super().execute(function, name, ended)
 

@@ -26,7 +26,7 @@ async def simple(provider: JmsProvider) -> AsyncIterator[Callable[..., Any]]:
     """`simple(listener, **properties)`: a container on queue "q", shut down after the test."""
     built = []
 
-    def make(listener: Any, **properties: Any) -> Any:
+    def make(listener: Any, **properties: Any) -> SimpleMessageListenerContainer:
         if "destination" not in properties:
             properties.setdefault("destination_name", "q")
         built.append(

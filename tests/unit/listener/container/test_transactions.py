@@ -112,7 +112,7 @@ async def test_each_receive_attempt_is_a_transaction(
     provider.on_receive = lambda _consumer, _message: logged("receive")
     provider.send("q", "A")
 
-    async def logged(event: Any) -> None:
+    async def logged(event: str) -> None:
         manager.log(event)
 
     async def listener(message: Message) -> None:
@@ -268,7 +268,7 @@ async def test_the_containers_own_ending_is_for_its_own_sessions(
         await container.shutdown()
 
 
-def template(factory: Any, text: str) -> None:
+def template(factory: JmsProvider, text: str) -> None:
     """What a JmsTemplate does: with the bound session if there is one, else with its own."""
     resource = bound_resource(factory)
     if resource is None:

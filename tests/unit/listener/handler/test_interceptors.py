@@ -90,7 +90,7 @@ async def test_a_handler_may_be_retried_and_its_errors_seen() -> None:
                 attempts.append(str(error))
         return await proceed()
 
-    async def handler() -> Any:
+    async def handler() -> str:
         if len(attempts) < 2:
             raise ValueError(f"attempt {len(attempts)}")
         return "done"

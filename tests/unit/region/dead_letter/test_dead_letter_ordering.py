@@ -9,8 +9,9 @@ import pytest
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType
-from pyjms_broker.api.completion import COMPLETED
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import NO_TRANSACTION, SubscriptionKey
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.dead_letter import IndividualDeadLetterStrategy, SharedDeadLetterStrategy
 from pyjms_broker.policy.entry import PolicyEntry
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
@@ -37,11 +38,11 @@ def small_memory(prioritized: bool = False, **options: Any) -> PolicyEntry:
     )
 
 
-def numbers(first: Any, last: Any) -> Any:
+def numbers(first: int, last: int) -> Any:
     return [str(n) for n in range(first, last + 1)]
 
 
-def with_deferred_store(store: Any, work: Any) -> Any:
+def with_deferred_store(store: PagedAdapter, work: Any) -> Any:
     """Run `work`, whose store calls complete later; return its result."""
     store.answers_later = True
     try:
@@ -50,24 +51,24 @@ def with_deferred_store(store: Any, work: Any) -> Any:
         store.answers_later = False
 
 
-def poison(store: Any, client: Client, consumer: Any, last: int = -1) -> Any:
+def poison(store: PagedAdapter, client: Client, consumer: Subscription, last: int = -1) -> Any:
     return with_deferred_store(store, lambda: client.ack(consumer, last, kind=AckType.POISON))
 
 
-def fail_dead_letter(store: Any) -> None:
+def fail_dead_letter(store: PagedAdapter) -> None:
     """Fail the oldest store call, which stores a dead letter."""
     store.queue_message_store(DEAD).remove_all_messages(NO_TRANSACTION)
     store.complete(LOST)
 
 
-def drain(client: Client, consumer: Any, done: Any) -> Any:
+def drain(client: Client, consumer: Subscription, done: int) -> list[str | None]:
     while done < len(client.received(consumer)):
         client.ack(consumer, done)
         done += 1
     return client.received(consumer)
 
 
-def stored_texts(store: Any, destination: Any = Q) -> Any:
+def stored_texts(store: PagedAdapter, destination: Any = Q) -> Any:
     page = store.queue_message_store(destination).next_messages(None, 999)
     return [stored.message.type for stored in page]
 
@@ -105,7 +106,7 @@ def test_only_the_refused_dead_letters_are_sent_again(
     for text in ("a", "b", "c"):
         client.send(Q, text, persistent=True)
 
-    def poison_all() -> Any:
+    def poison_all() -> Completion:
         return client.ack(consumer, 2, first=0, count=3, kind=AckType.POISON)
 
     def refuse_more(queue: Any) -> None:
@@ -275,7 +276,7 @@ async def test_one_journal_removes_expired_messages_at_once(
 
 
 # durable subscriptions
-def stored_for(store: Any, key: Any = KEY) -> Any:
+def stored_for(store: PagedAdapter, key: Any = KEY) -> Any:
     found = store.topic_message_store(T).next_subscription_messages(key, None, 999)
     return [stored.message.type for stored in found]
 

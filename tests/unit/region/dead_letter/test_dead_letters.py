@@ -13,6 +13,7 @@ from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import AckType, Throwable
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.api.message import SubscriptionKey
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.dead_letter import (
     DiscardingDeadLetterStrategy,
     IndividualDeadLetterStrategy,
@@ -31,7 +32,7 @@ CAUSE = Throwable(
 )
 
 
-def poison(client: Client, destination: Any = Q, count: int = 1, **options: Any) -> Any:
+def poison(client: Client, destination: Any = Q, count: int = 1, **options: Any) -> Subscription:
     """Send and refuse messages; return the consumer."""
     consumer = client.consume(destination)
     for number in range(count):
@@ -40,11 +41,15 @@ def poison(client: Client, destination: Any = Q, count: int = 1, **options: Any)
     return consumer
 
 
-def policy(strategy: Any) -> PolicyEntry:
+def policy(
+    strategy: SharedDeadLetterStrategy
+    | IndividualDeadLetterStrategy
+    | DiscardingDeadLetterStrategy,
+) -> PolicyEntry:
     return PolicyEntry(dead_letter_strategy=strategy)
 
 
-def letters(broker: Broker, name: Any) -> Any:
+def letters(broker: Broker, name: str) -> list[str | None]:
     return broker.texts(Queue(name))
 
 
@@ -211,6 +216,7 @@ def test_original_expiration_is_0_without_one(broker: Broker, client: Client) ->
     assert properties["originalExpiration"] == 0
 
 
+@pytest.mark.fact("activemq-broker L6")
 def test_a_dead_letter_is_not_dead_lettered_to_itself(make_broker: type[Broker]) -> None:
     broker = make_broker(policy(SharedDeadLetterStrategy(enable_audit=False)))
     client = broker.client()

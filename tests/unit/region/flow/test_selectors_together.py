@@ -29,7 +29,7 @@ def steps_of(broker: Broker) -> int:
 
 
 @pytest.fixture
-def one(broker: Any) -> int:
+def one(broker: Broker) -> int:
     """Return how many steps one evaluation takes."""
     client = broker.client()
     consumer = client.consume(T, selector=COSTLY_SELECTOR, prefetch=10)

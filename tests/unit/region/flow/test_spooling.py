@@ -28,7 +28,7 @@ def tight(make_broker: type[Broker], paged: PagedAdapter, temp_store: TempStore)
     return make_broker(policy, store=paged, temp_store=temp_store)
 
 
-def texts(first: Any, last: Any) -> Any:
+def texts(first: int, last: int) -> Any:
     return [str(n) for n in range(first, last + 1)]
 
 

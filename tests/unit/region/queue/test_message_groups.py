@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.jms.destination import Queue
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.message_groups import (
     BucketMessageGroupMap,
@@ -20,7 +21,7 @@ from tests.kit.values import present
 Q = Queue("Q")
 
 
-def first_flags(client: Client, consumer: Any) -> Any:
+def first_flags(client: Client, consumer: Subscription) -> Any:
     return [
         present(d.message).jms_xgroup_first_for_consumer for d in client.dispatches_of(consumer)
     ]

@@ -20,7 +20,7 @@ def numbers(*values: int) -> list[str]:
     return [str(value) for value in values]
 
 
-def send_all(client: Client, count: Any, start: int = 1, **options: Any) -> None:
+def send_all(client: Client, count: int, start: int = 1, **options: Any) -> None:
     for number in range(start, start + count):
         client.send(Q, str(number), **options)
 
@@ -298,6 +298,7 @@ def test_all_consumers_can_be_exclusive(make_broker: type[Broker]) -> None:
     assert (client.received(first), client.received(second)) == (numbers(1, 2, 3), [])
 
 
+@pytest.mark.fact("activemq-broker Q19")
 @pytest.mark.parametrize("prioritized", [False, True])
 def test_priority_counts_only_where_the_policy_says_so(
     make_broker: type[Broker], prioritized: bool

@@ -34,7 +34,7 @@ def texts(first: int, last: int) -> list[str]:
     return [str(n) for n in range(first, last + 1)]
 
 
-def send(client: Client, first: Any, last: Any, **options: Any) -> None:
+def send(client: Client, first: int, last: int, **options: Any) -> None:
     for n in range(first, last + 1):
         client.send(Q, str(n), persistent=True, **options)
 

@@ -33,7 +33,7 @@ def stage(make_broker: type[Broker], paged: PagedAdapter) -> Broker:
     return broker
 
 
-def stored(adapter: Any) -> Any:
+def stored(adapter: PagedAdapter) -> Any:
     page = adapter.queue_message_store(Q).next_messages(None, 99)
     return [(m.message.type, m.message.redelivery_counter) for m in page]
 

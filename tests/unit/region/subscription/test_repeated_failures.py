@@ -9,6 +9,7 @@ import pytest
 
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType
+from tests.kit.brokers.region import Broker, Client
 
 
 @pytest.mark.parametrize("destination", [Queue("Q"), Topic("T")])
@@ -30,7 +31,7 @@ def test_a_failing_selector_is_logged_once(
 
 @pytest.mark.parametrize("destination", [Queue("Q"), Topic("T")])
 def test_removing_a_consumer_twice_counts_down_once(
-    broker: Any, client: Any, destination: Any
+    broker: Broker, client: Client, destination: Any
 ) -> None:
     first, _second = client.consume(destination), client.consume(destination)
     found = broker.region.add_destination(broker.region.context, destination)
@@ -39,7 +40,7 @@ def test_removing_a_consumer_twice_counts_down_once(
     assert found.statistics.consumers == 1
 
 
-def test_a_dead_letter_begins_with_no_redelivery(broker: Any, client: Any) -> None:
+def test_a_dead_letter_begins_with_no_redelivery(broker: Broker, client: Client) -> None:
     message = client.message(Queue("Q"), "1", persistent=True)
     message.redelivery_counter = 3
     client.send(Queue("Q"), "1", message=message)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import pytest
 
 from pyjms.jms.destination import Topic
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
+from tests.kit.brokers.region import Broker, PagedAdapter
 
 T = Topic("T")
 
 
 @pytest.mark.parametrize("selector", ["((", "x" * 100_000 + " =", "a = 'b"])
 async def test_a_stored_selector_that_is_invalid(
-    make_broker: Any, paged: Any, selector: str, caplog: pytest.LogCaptureFixture
+    make_broker: type[Broker], paged: PagedAdapter, selector: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = paged.topic_message_store(T)
     topic.add_subscription(StoredSubscription(SubscriptionKey("c", "bad"), T, selector), False)

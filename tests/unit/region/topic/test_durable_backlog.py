@@ -28,11 +28,11 @@ def tight(make_broker: type[Broker], paged: PagedAdapter) -> Broker:
     return make_broker(PolicyEntry(memory_limit=20 * SIZE, max_page_size=5), store=paged)
 
 
-def texts(first: Any, last: Any) -> Any:
+def texts(first: int, last: int) -> Any:
     return [str(n) for n in range(first, last + 1)]
 
 
-def send(client: Client, first: Any, last: Any, topic: Any = T, **options: Any) -> None:
+def send(client: Client, first: int, last: int, topic: Any = T, **options: Any) -> None:
     for n in range(first, last + 1):
         client.send(topic, str(n), persistent=True, **options)
 

@@ -39,7 +39,10 @@ def test_the_identity_is_client_id_and_name(broker: Broker) -> None:
             subscribe(me, wrong, name="u")
 
 
-@pytest.mark.fact("activemq-broker T17")
+@pytest.mark.fact(
+    "activemq-broker T17",
+    "openwire-encoding 14/unsubscribe while active / subscribe twice",
+)
 def test_in_use(broker: Broker) -> None:
     subscribe(broker.client("me"))
     other = broker.client("me")
@@ -115,7 +118,11 @@ def test_closing_returns_messages_with_their_counts(broker: Broker, last: int, c
     assert [d.redelivery_counter for d in client.dispatches] == [*counts, 0]
 
 
-@pytest.mark.fact("activemq-broker T21")
+@pytest.mark.fact(
+    "activemq-broker T21",
+    "openwire-encoding 14/unknown durable subscription",
+    "openwire-encoding 14/unsubscribe while active / subscribe twice",
+)
 def test_unsubscribe(broker: Broker) -> None:
     client = broker.client("me")
     with pytest.raises(
@@ -181,6 +188,7 @@ async def test_stored_messages_expire_for_inactive_subscriptions_only(
     assert active.pending_count == 1
 
 
+@pytest.mark.fact("activemq-broker D9")
 def test_removing_the_topic_removes_the_backlog(broker: Broker) -> None:
     client = broker.client("me")
     consumer = subscribe(client)

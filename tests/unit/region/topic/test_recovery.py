@@ -39,7 +39,10 @@ def recovered(client: Client, topic: Any = T, **options: Any) -> Any:
     return client.received(client.consume(topic, **{"retroactive": True, **options}))
 
 
-@pytest.mark.fact("activemq-broker 4.2/fixedCount")
+@pytest.mark.fact(
+    "activemq-broker 4.2/fixedCount",
+    "activemq-broker 2.1/subscriptionRecoveryPolicy",
+)
 def test_the_last_messages_by_number(make_broker: type[Broker]) -> None:
     client = make_broker(keeping(COUNT)).client()
     assert recovered(client) == []
@@ -225,7 +228,7 @@ def test_memory_of_others_makes_a_topic_keep_less(make_broker: type[Broker]) -> 
 
 
 # retained messages
-def retained(client: Client, text: Any, content: bytes = b"body", value: object = True) -> None:
+def retained(client: Client, text: str, content: bytes = b"body", value: object = True) -> None:
     message = client.message(T, text, properties={"ActiveMQ.Retain": value, "a": 1})
     message.content = content
     client.send(T, text, message=message)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.eviction import (
     ConstantPendingMessageLimitStrategy,
@@ -28,7 +29,7 @@ def make_tight(
 ) -> Callable[..., Any]:
     """Make a broker whose memory holds 20 messages."""
 
-    def make(*policies: Any, **usage: Any) -> Any:
+    def make(*policies: Any, **usage: Any) -> Broker:
         limits = SystemUsage(20 * SIZE, **usage)
         default = policies or (PolicyEntry(max_page_size=5),)
         return make_broker(*default, usage=limits, store=paged, temp_store=temp_store)
@@ -36,11 +37,11 @@ def make_tight(
     return make
 
 
-def texts(first: Any, last: Any) -> Any:
+def texts(first: int, last: Any) -> Any:
     return [str(n) for n in range(first, last + 1)]
 
 
-def drain(client: Client, consumer: Any, done: int = 0) -> Any:
+def drain(client: Client, consumer: Subscription, done: int = 0) -> list[str | None]:
     while done < len(client.received(consumer)):
         client.ack(consumer, done)
         done += 1
@@ -234,7 +235,10 @@ async def test_without_a_temp_store_all_is_in_memory(make_broker: type[Broker]) 
     assert drain(client, slow) == texts(1, 30)
 
 
-@pytest.mark.fact("activemq-broker M8")
+@pytest.mark.fact(
+    "activemq-broker M8",
+    "activemq-broker 2.1/pendingQueuePolicy / pendingSubscriberPolicy / pendingDurableSubscriberPolicy",
+)
 @pytest.mark.parametrize("prioritized", [False, True])
 async def test_the_vm_cursors_of_queues_and_durables_read_all_at_the_start(
     make_broker: type[Broker], paged: PagedAdapter, temp_store: TempStore, prioritized: bool

@@ -24,7 +24,7 @@ from tests.kit.values import present
 T = Topic("T")
 
 
-def send_all(client: Client, count: Any, **options: Any) -> None:
+def send_all(client: Client, count: int, **options: Any) -> None:
     for number in range(1, count + 1):
         client.send(T, str(number), **options)
 
@@ -174,7 +174,14 @@ def test_only_the_target_consumer_gets_the_message(client: Client) -> None:
 
 @pytest.mark.fact("activemq-broker T8")
 def test_pending_limits(make_broker: type[Broker]) -> None:
-    def arrived(strategy: Any, prefetch: Any, own: int = 0, count: int = 10) -> Any:
+    def arrived(
+        strategy: ConstantPendingMessageLimitStrategy
+        | PrefetchRatePendingMessageLimitStrategy
+        | None,
+        prefetch: Any,
+        own: int = 0,
+        count: int = 10,
+    ) -> list[str | None]:
         client = make_broker(PolicyEntry(pending_message_limit_strategy=strategy)).client()
         consumer = client.consume(T, prefetch=prefetch, maximum_pending_message_limit=own)
         send_all(client, count)
@@ -200,7 +207,12 @@ def test_pending_limits(make_broker: type[Broker]) -> None:
     "activemq-broker 2.1/pendingMessageLimitStrategy, messageEvictionStrategy",
 )
 async def test_evictions(clock: ManualClock, make_broker: type[Broker]) -> None:
-    def with_strategy(strategy: Any, limit: int = 2) -> Any:
+    def with_strategy(
+        strategy: OldestMessageEvictionStrategy
+        | OldestMessageWithLowestPriorityEvictionStrategy
+        | UniquePropertyMessageEvictionStrategy,
+        limit: int = 2,
+    ) -> Any:
         broker = make_broker(
             PolicyEntry(
                 pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=limit),
@@ -210,7 +222,7 @@ async def test_evictions(clock: ManualClock, make_broker: type[Broker]) -> None:
         client = broker.client()
         return client, client.consume(T, prefetch=1)
 
-    def rest(client: Client, consumer: Any) -> Any:
+    def rest(client: Client, consumer: Any) -> list[str | None]:
         while consumer.pending_count:
             client.ack(consumer)
         return client.received(consumer)[1:]

@@ -24,7 +24,7 @@ from tests.kit.waiting import until
 LEASE: dict[str, Any] = {"locker": Locker.LEASE, "lock_keep_alive_period": 5.0}
 
 
-def lease(tmp_path: Path, name: Any, **settings: Any) -> Any:
+def lease(tmp_path: Path, name: str, **settings: Any) -> Any:
     database = Database(tmp_path, JDBCSettings(**{**LEASE, **settings}))
     database.create_tables()
     return database, LeaseDatabaseLocker(database, name)

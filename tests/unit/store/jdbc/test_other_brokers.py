@@ -27,7 +27,7 @@ def write(
     sql: Callable[..., list[tuple[Any, ...]]],
     store: Any,
     number: int,
-    where: Any,
+    where: Queue | Topic,
     row_id: int,
     priority: int = 4,
 ) -> None:

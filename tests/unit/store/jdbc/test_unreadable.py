@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,7 +25,11 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize("frame", [RUBBISH, WITHOUT_ID], ids=["rubbish", "without an id"])
 @pytest.mark.parametrize("limit", [2, 100])
 async def test_a_message_that_cannot_be_read_is_quarantined_with_one_error(
-    open_store: Any, sql: Any, limit: int, frame: bytes, caplog: pytest.LogCaptureFixture
+    open_store: Callable[..., Any],
+    sql: Callable[..., list[tuple[Any, ...]]],
+    limit: int,
+    frame: bytes,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = await open_store()
     queue = store.queue()
@@ -45,7 +50,9 @@ async def test_a_message_that_cannot_be_read_is_quarantined_with_one_error(
 
 
 async def test_a_prepared_transaction_that_cannot_be_read_does_not_stop_a_start(
-    open_store: Any, sql: Any, caplog: pytest.LogCaptureFixture
+    open_store: Callable[..., Any],
+    sql: Callable[..., list[tuple[Any, ...]]],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = await open_store()
     queue = store.queue()
@@ -64,7 +71,9 @@ async def test_a_prepared_transaction_that_cannot_be_read_does_not_stop_a_start(
 
 
 async def test_a_subscription_to_no_destination_does_not_stop_a_start(
-    open_store: Any, sql: Any, caplog: pytest.LogCaptureFixture
+    open_store: Callable[..., Any],
+    sql: Callable[..., list[tuple[Any, ...]]],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = await open_store()
     key = SubscriptionKey("c", "s")

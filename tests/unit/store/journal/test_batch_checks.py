@@ -15,6 +15,7 @@ from pyjms.wire.kahadb.journal import BATCH_CONTROL_HEAD, BATCH_CONTROL_SIZE, Lo
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings
+from tests.kit.stores.simulated_disk import SimulatedDisk
 
 Answer = Callable[[Completion], Awaitable[Exception | None]]
 
@@ -65,7 +66,7 @@ class Written:
         }
 
 
-async def written(disk: Any, answer: Answer, journal: Journal) -> Written:
+async def written(disk: SimulatedDisk, answer: Answer, journal: Journal) -> Written:
     locations = []
     for batch in range(BATCHES):
         locations.append([journal.append(payload(batch, record)) for record in range(RECORDS)])
@@ -92,7 +93,7 @@ DAMAGE: dict[str, Callable[[Written, int], None]] = {
 @pytest.mark.parametrize("batch", [0, 4, BATCHES - 1])
 @pytest.mark.parametrize("backwards", [False, True])
 async def test_a_flipped_bit_takes_its_batch_and_no_other(
-    simulated_disk: Any, answer: Answer, kind: str, batch: int, backwards: bool
+    simulated_disk: SimulatedDisk, answer: Answer, kind: str, batch: int, backwards: bool
 ) -> None:
     async with Journal(FOLDER, settings(), simulated_disk) as journal:
         here = await written(simulated_disk, answer, journal)
@@ -103,7 +104,9 @@ async def test_a_flipped_bit_takes_its_batch_and_no_other(
         assert here.read() == here.all_but(batch), "also when it is known"
 
 
-async def test_a_run_with_a_damaged_batch_is_refused(simulated_disk: Any, answer: Answer) -> None:
+async def test_a_run_with_a_damaged_batch_is_refused(
+    simulated_disk: SimulatedDisk, answer: Answer
+) -> None:
     async with Journal(FOLDER, settings(), simulated_disk) as journal:
         here = await written(simulated_disk, answer, journal)
         here.flip(here.locations[4][1], RECORD_HEAD)
@@ -120,7 +123,7 @@ async def test_a_run_with_a_damaged_batch_is_refused(simulated_disk: Any, answer
 
 
 async def test_a_run_across_a_wrong_header_has_no_record_of_damaged_batches(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     """Once the wrong header is found, the batches before it have other numbers."""
     async with Journal(FOLDER, settings(), simulated_disk) as journal:
@@ -134,7 +137,7 @@ async def test_a_run_across_a_wrong_header_has_no_record_of_damaged_batches(
 
 
 async def test_a_run_of_sound_batches_across_a_wrong_header_is_returned(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     async with Journal(FOLDER, settings(), simulated_disk) as journal:
         here = await written(simulated_disk, answer, journal)
@@ -148,7 +151,7 @@ async def test_a_run_of_sound_batches_across_a_wrong_header_is_returned(
 
 
 async def test_a_journal_that_is_opened_again_checks_again(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     """Its files may be others: restored from a copy, or written by another broker meanwhile."""
     journal = Journal(FOLDER, settings(), simulated_disk)
@@ -160,7 +163,9 @@ async def test_a_journal_that_is_opened_again_checks_again(
         assert here.read() == here.all_but(4)
 
 
-async def test_batches_without_a_checksum_are_returned(simulated_disk: Any, answer: Answer) -> None:
+async def test_batches_without_a_checksum_are_returned(
+    simulated_disk: SimulatedDisk, answer: Answer
+) -> None:
     """As ActiveMQ writes them with checksumJournalFiles=false."""
     async with Journal(FOLDER, settings(checksum=False), simulated_disk) as journal:
         here = await written(simulated_disk, answer, journal)
@@ -169,7 +174,7 @@ async def test_batches_without_a_checksum_are_returned(simulated_disk: Any, answ
 
 @pytest.mark.parametrize("checked", [True, False])
 async def test_checks_can_be_switched_off(
-    simulated_disk: Any, answer: Answer, checked: bool
+    simulated_disk: SimulatedDisk, answer: Answer, checked: bool
 ) -> None:
     options = settings(verify_checksums_at_reading=checked)
     async with Journal(FOLDER, options, simulated_disk) as journal:
@@ -184,7 +189,7 @@ async def test_checks_can_be_switched_off(
 
 
 async def test_a_bad_sector_costs_only_the_records_in_it(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     """The disk says which bytes are bad; the checksum of their batch cannot be computed."""
     disk: Any = BadSector(simulated_disk)
@@ -200,7 +205,9 @@ async def test_a_bad_sector_costs_only_the_records_in_it(
                 assert found[number] == expected[number], number
 
 
-async def test_a_bad_sector_beside_a_damaged_batch(simulated_disk: Any, answer: Answer) -> None:
+async def test_a_bad_sector_beside_a_damaged_batch(
+    simulated_disk: SimulatedDisk, answer: Answer
+) -> None:
     disk: Any = BadSector(simulated_disk)
     async with Journal(FOLDER, JournalSettings(max_file_length=1 << 20), disk) as journal:
         locations = []
@@ -214,7 +221,9 @@ async def test_a_bad_sector_beside_a_damaged_batch(simulated_disk: Any, answer: 
         assert found == {1: [b"B", b"B"], 2: [b"C"], 3: [b"D", b"D"]}
 
 
-async def test_a_lack_of_file_handles_is_not_damage(simulated_disk: Any, answer: Answer) -> None:
+async def test_a_lack_of_file_handles_is_not_damage(
+    simulated_disk: SimulatedDisk, answer: Answer
+) -> None:
     async with Journal(FOLDER, settings(), simulated_disk) as journal:
         here = await written(simulated_disk, answer, journal)
         for times in (1, 2):  # of the headers, and of the batch behind them
@@ -225,7 +234,7 @@ async def test_a_lack_of_file_handles_is_not_damage(simulated_disk: Any, answer:
         assert here.read() == here.all_but()
 
 
-async def test_a_batch_is_checked_once(simulated_disk: Any, answer: Answer) -> None:
+async def test_a_batch_is_checked_once(simulated_disk: SimulatedDisk, answer: Answer) -> None:
     async with Journal(FOLDER, settings(), simulated_disk) as journal:
         here = await written(simulated_disk, answer, journal)
         assert here.read() == here.all_but()
@@ -235,7 +244,7 @@ async def test_a_batch_is_checked_once(simulated_disk: Any, answer: Answer) -> N
 
 
 async def test_what_is_appended_behind_damage_is_readable(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     async with Journal(FOLDER, settings(), simulated_disk) as journal:
         here = await written(simulated_disk, answer, journal)
@@ -247,7 +256,7 @@ async def test_what_is_appended_behind_damage_is_readable(
 
 
 async def test_a_record_read_for_its_digest_is_not_checked(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     async with Journal(FOLDER, settings(), simulated_disk) as journal:
         here = await written(simulated_disk, answer, journal)

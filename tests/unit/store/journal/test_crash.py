@@ -13,6 +13,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
 from tests.kit.stores.batches import encode_batch
+from tests.kit.stores.simulated_disk import SimulatedDisk
 
 Answer = Callable[[Completion], Awaitable[Exception | None]]
 FOLDER = Path("/journal")
@@ -20,7 +21,7 @@ SETTINGS = JournalSettings(max_file_length=2048, max_write_batch_size=1024)
 GROWING = JournalSettings(max_file_length=2048, preallocation_scope=PreallocationScope.NONE)
 
 
-async def recovered(disk: Any, settings: JournalSettings = SETTINGS) -> list[bytes]:
+async def recovered(disk: SimulatedDisk, settings: JournalSettings = SETTINGS) -> list[bytes]:
     """What a new journal finds, also after it was used and closed."""
     async with Journal(FOLDER, settings, disk) as journal:
         found = [record.payload for record in journal.records_from()]
@@ -59,7 +60,9 @@ async def test_any_part_of_the_last_writes_may_be_lost(
         assert seen == set(range(safe, 13)), "the end marker may be lost, the batch is whole"
 
 
-async def test_the_journal_continues_after_a_torn_end(simulated_disk: Any, answer: Answer) -> None:
+async def test_the_journal_continues_after_a_torn_end(
+    simulated_disk: SimulatedDisk, answer: Answer
+) -> None:
     async with Journal(FOLDER, SETTINGS, simulated_disk) as journal:
         journal.append(b"safe")
         assert await answer(journal.barrier()) is None
@@ -72,7 +75,7 @@ async def test_the_journal_continues_after_a_torn_end(simulated_disk: Any, answe
 
 @pytest.mark.parametrize("settings", [SETTINGS, GROWING], ids=["preallocated", "growing"])
 async def test_what_follows_a_hole_is_cut_and_never_comes_back(
-    simulated_disk: Any, answer: Answer, settings: JournalSettings
+    simulated_disk: SimulatedDisk, answer: Answer, settings: JournalSettings
 ) -> None:
     async with Journal(FOLDER, settings, simulated_disk) as journal:
         for payload in (b"lost", b"kept", b"then"):
@@ -92,7 +95,7 @@ async def test_what_follows_a_hole_is_cut_and_never_comes_back(
 
 
 async def test_stale_batches_behind_a_sound_end_are_cleared(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     first, stale = encode_batch([b"sound"]), encode_batch([b"stale"])
     content = bytearray(2048)
@@ -108,7 +111,7 @@ async def test_stale_batches_behind_a_sound_end_are_cleared(
 
 
 async def test_checking_for_corruption_keeps_what_follows_damage(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     checking = JournalSettings(max_file_length=2048, check_for_corrupt_journal_files=True)
     async with Journal(FOLDER, SETTINGS, simulated_disk) as journal:
@@ -139,7 +142,7 @@ async def test_checking_for_corruption_keeps_what_follows_damage(
 
 
 async def test_a_new_segment_is_there_or_not_but_never_before_the_old_one_is_safe(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     async with Journal(FOLDER, SETTINGS, simulated_disk) as journal:
         for n in range(1, 5):
@@ -162,7 +165,7 @@ async def test_a_new_segment_is_there_or_not_but_never_before_the_old_one_is_saf
     assert counts[-1] == 4
 
 
-async def test_a_journal_that_cannot_be_opened_says_so(simulated_disk: Any) -> None:
+async def test_a_journal_that_cannot_be_opened_says_so(simulated_disk: SimulatedDisk) -> None:
     import errno
 
     from pyjms.errors import ResourceAllocationException
@@ -176,7 +179,7 @@ async def test_a_journal_that_cannot_be_opened_says_so(simulated_disk: Any) -> N
 
 
 async def test_what_an_earlier_process_wrote_is_durable_once_it_was_read(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     """A killed process leaves writes in the system's cache: the next one must sync them."""
     killed = Journal(FOLDER, SETTINGS, simulated_disk)

@@ -19,6 +19,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import DiskSyncStrategy, JournalSettings
+from tests.kit.stores.simulated_disk import SimulatedDisk
 from tests.kit.waiting import until
 
 Answer = Callable[[Completion], Awaitable[Exception | None]]
@@ -44,7 +45,7 @@ def _has_other_calls(disk: Any, calls: int) -> bool:
     return bool(disk.calls != calls)
 
 
-def found_on(disk: Any) -> Callable[[], Awaitable[list[bytes]]]:
+def found_on(disk: SimulatedDisk) -> Callable[[], Awaitable[list[bytes]]]:
     async def found() -> list[bytes]:
         async with Journal(FOLDER, QUICK, disk) as journal:
             return [record.payload for record in journal.records_from()]
@@ -54,7 +55,7 @@ def found_on(disk: Any) -> Callable[[], Awaitable[list[bytes]]]:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 async def test_a_full_disk_is_tried_again_until_it_has_space(
-    simulated_disk: Any, answer: Answer, code: int
+    simulated_disk: SimulatedDisk, answer: Answer, code: int
 ) -> None:
     states = States()
     settings = JournalSettings(max_file_length=4096)
@@ -82,7 +83,7 @@ async def test_a_full_disk_is_tried_again_until_it_has_space(
 
 
 async def test_waiting_is_logged_at_growing_intervals(
-    simulated_disk: Any, answer: Answer, caplog: pytest.LogCaptureFixture
+    simulated_disk: SimulatedDisk, answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Journal(FOLDER, QUICK, simulated_disk) as journal:
         simulated_disk.fail_once("write", errno.ENOSPC, times=9)
@@ -96,7 +97,7 @@ async def test_waiting_is_logged_at_growing_intervals(
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("call", ["write", "sync", "open", "rename", "sync_directory"])
 async def test_an_error_at_any_call_loses_nothing_that_was_answered(
-    simulated_disk: Any, answer: Answer, call: str, code: int
+    simulated_disk: SimulatedDisk, answer: Answer, call: str, code: int
 ) -> None:
     """The journal is driven through rolls, with the n-th call of a kind failing, for all n."""
     for skip in range(40):
@@ -145,7 +146,7 @@ async def test_an_error_at_any_call_loses_nothing_that_was_answered(
 
 
 async def test_a_sync_that_failed_has_all_that_was_not_safe_written_again(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     states = States()
     async with Journal(FOLDER, QUICK, simulated_disk, states) as journal:
@@ -163,7 +164,7 @@ async def test_a_sync_that_failed_has_all_that_was_not_safe_written_again(
 
 
 async def test_data_lost_by_a_failed_sync_is_a_permanent_error(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     states = States()
     async with Journal(FOLDER, QUICK, simulated_disk, states) as journal:
@@ -187,7 +188,7 @@ async def test_data_lost_by_a_failed_sync_is_a_permanent_error(
 
 
 async def test_any_other_error_ends_it_and_everybody_hears(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     states = States()
     async with Journal(FOLDER, QUICK, simulated_disk, states) as journal:
@@ -214,7 +215,7 @@ async def test_any_other_error_ends_it_and_everybody_hears(
 
 
 async def test_records_appended_during_a_failing_write_fail_too(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     async with Journal(FOLDER, QUICK, simulated_disk, inline=False) as journal:
         simulated_disk.fail_once("write", errno.EIO)
@@ -229,7 +230,7 @@ async def test_records_appended_during_a_failing_write_fail_too(
 
 
 async def test_a_full_disk_is_a_permanent_error_if_configured(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     settings = JournalSettings(max_file_length=2048, ignore_no_space_errors=False)
     async with Journal(FOLDER, settings, simulated_disk) as journal:
@@ -240,7 +241,7 @@ async def test_a_full_disk_is_a_permanent_error_if_configured(
         assert journal.state is StoreState.FAILED
 
 
-async def test_closing_does_not_wait_for_space(simulated_disk: Any) -> None:
+async def test_closing_does_not_wait_for_space(simulated_disk: SimulatedDisk) -> None:
     states = States()
     settings = JournalSettings(max_file_length=2048, resume_check_sleep_period=3600)
     journal = Journal(FOLDER, settings, simulated_disk, states)
@@ -258,7 +259,7 @@ async def test_closing_does_not_wait_for_space(simulated_disk: Any) -> None:
     assert simulated_disk.open_files == 0
 
 
-async def test_closing_tries_once_more(simulated_disk: Any) -> None:
+async def test_closing_tries_once_more(simulated_disk: SimulatedDisk) -> None:
     states = States()
     settings = JournalSettings(max_file_length=2048, resume_check_sleep_period=3600)
     journal = Journal(FOLDER, settings, simulated_disk, states)
@@ -273,7 +274,7 @@ async def test_closing_tries_once_more(simulated_disk: Any) -> None:
 
 
 async def test_errors_on_reading_or_clearing_are_reported(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     async with Journal(FOLDER, QUICK, simulated_disk) as journal:
         places = [journal.append(bytes(900)) for _ in range(4)]
@@ -289,7 +290,9 @@ async def test_errors_on_reading_or_clearing_are_reported(
         assert journal.segments() == [1, 2]
 
 
-async def test_a_periodic_sync_that_fails_ends_it(simulated_disk: Any, answer: Answer) -> None:
+async def test_a_periodic_sync_that_fails_ends_it(
+    simulated_disk: SimulatedDisk, answer: Answer
+) -> None:
     states = States()
     settings = JournalSettings(max_file_length=2048, disk_sync_strategy=DiskSyncStrategy.PERIODIC)
     async with (
@@ -307,7 +310,7 @@ async def test_a_periodic_sync_that_fails_ends_it(simulated_disk: Any, answer: A
 
 
 def test_an_event_loop_that_ends_before_the_close_is_logged(
-    simulated_disk: Any, caplog: pytest.LogCaptureFixture
+    simulated_disk: SimulatedDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = Journal(FOLDER, QUICK, simulated_disk, inline=False)
 

@@ -6,7 +6,6 @@ import errno
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -25,6 +24,7 @@ from pyjms_broker.store.journal.settings import (
     PreallocationScope,
     PreallocationStrategy,
 )
+from tests.kit.stores.simulated_disk import SimulatedDisk
 from tests.kit.waiting import until
 
 Answer = Callable[[Completion], Awaitable[Exception | None]]
@@ -61,7 +61,7 @@ async def test_a_record_has_its_location_and_is_readable_before_it_is_written(
 
 
 async def test_a_record_that_is_not_lazy_is_written_at_the_end_of_the_turn_with_lazy_ones(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk) as journal:
         waiter = Completion()
@@ -101,7 +101,7 @@ async def test_a_mebibyte_of_lazy_records_is_written_without_being_asked(tmp_pat
 
 @pytest.mark.parametrize("inline", [True, False, None])
 async def test_sixteen_waiting_callers_share_one_sync_and_complete_in_order(
-    simulated_disk: Any, answer: Answer, inline: bool | None
+    simulated_disk: SimulatedDisk, answer: Answer, inline: bool | None
 ) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk, inline=inline) as journal:
         answered: list[int] = []
@@ -116,7 +116,7 @@ async def test_sixteen_waiting_callers_share_one_sync_and_complete_in_order(
 
 
 async def test_the_next_batch_fills_while_one_is_on_its_way(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk, inline=False) as journal:
         with simulated_disk._lock:  # the writer's thread gets no further than this
@@ -133,7 +133,7 @@ async def test_the_next_batch_fills_while_one_is_on_its_way(
 
 
 async def test_a_lone_sender_is_served_on_the_loop_and_more_by_the_thread(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     import threading
 
@@ -160,7 +160,7 @@ async def test_a_lone_sender_is_served_on_the_loop_and_more_by_the_thread(
 
 @pytest.mark.fact("activemq-persistence K6")
 async def test_batches_end_at_their_limit_or_the_segments_and_one_sync_serves_a_batch(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk) as journal:
         places = [journal.append(bytes([n]) * 300) for n in range(1, 14)]
@@ -194,7 +194,7 @@ async def test_batches_end_at_their_limit_or_the_segments_and_one_sync_serves_a_
     assert journal.syncs == 3, "at close"
 
 
-async def test_never_means_never(simulated_disk: Any, answer: Answer) -> None:
+async def test_never_means_never(simulated_disk: SimulatedDisk, answer: Answer) -> None:
     settings = JournalSettings(
         max_file_length=4096,
         disk_sync_strategy=DiskSyncStrategy.NEVER,
@@ -220,7 +220,9 @@ async def test_records_appended_together_share_a_batch(tmp_path: Path, answer: A
         assert [len(batch.offsets) for batch in batches] == [1, 3, 1]
 
 
-async def test_each_segment_begins_with_the_header(simulated_disk: Any, answer: Answer) -> None:
+async def test_each_segment_begins_with_the_header(
+    simulated_disk: SimulatedDisk, answer: Answer
+) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk) as journal:
         journal.set_segment_header(lambda: [b"header of", b"%d" % journal.end.file_id])
         for _ in range(9):
@@ -332,7 +334,9 @@ async def test_foreign_names_and_empty_segments_are_left_alone(
         assert journal.end == Location(2, 0)
 
 
-async def test_runs_of_neighbours_cost_one_read(simulated_disk: Any, answer: Answer) -> None:
+async def test_runs_of_neighbours_cost_one_read(
+    simulated_disk: SimulatedDisk, answer: Answer
+) -> None:
     async with Journal(FOLDER, JournalSettings(), simulated_disk) as journal:
         payloads = [bytes([n]) * (1000 + n) for n in range(1, 101)]
         places = [journal.append(payload) for payload in payloads]
@@ -353,7 +357,7 @@ async def test_runs_of_neighbours_cost_one_read(simulated_disk: Any, answer: Ans
         assert journal.read_run([]) == []
 
 
-async def test_few_segments_are_open_at_once(simulated_disk: Any, answer: Answer) -> None:
+async def test_few_segments_are_open_at_once(simulated_disk: SimulatedDisk, answer: Answer) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk) as journal:
         places = [journal.append(bytes([n]) * 4000) for n in range(1, 41)]
         assert await answer(journal.barrier()) is None
@@ -445,7 +449,7 @@ async def test_a_small_journal_can_be_opened_without_waiting(tmp_path: Path) -> 
         Journal(tmp_path / "file", SMALL).open_blocking()
 
 
-async def test_close_writes_appended_records(simulated_disk: Any) -> None:
+async def test_close_writes_appended_records(simulated_disk: SimulatedDisk) -> None:
     journal = Journal(FOLDER, SMALL, simulated_disk)
     await journal.open()
     waiter = Completion()
@@ -457,7 +461,9 @@ async def test_close_writes_appended_records(simulated_disk: Any) -> None:
         assert [r.payload for r in journal.records_from()] == [b"lazy"]
 
 
-async def test_too_much_that_waits_is_congestion(simulated_disk: Any, answer: Answer) -> None:
+async def test_too_much_that_waits_is_congestion(
+    simulated_disk: SimulatedDisk, answer: Answer
+) -> None:
     states: list[str] = []
     settings = JournalSettings(max_write_batch_size=1024, max_async_jobs=10, max_waiting_bytes=8192)
     async with Journal(
@@ -488,7 +494,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 
 
 async def test_a_segment_has_space_for_records_after_a_long_header(
-    simulated_disk: Any, answer: Answer
+    simulated_disk: SimulatedDisk, answer: Answer
 ) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk) as journal:
         journal.set_segment_header(lambda: [bytes(5000)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationStrategy
+from tests.kit.stores.simulated_disk import SimulatedDisk
 from tests.kit.waiting import until_stored
 
 Answer = Callable[[Completion], Awaitable[Exception | None]]
@@ -43,7 +43,7 @@ async def test_a_checksum_finds_a_wrong_byte(
     ],
 )
 async def test_how_segments_are_preallocated(
-    simulated_disk: Any, strategy: PreallocationStrategy, calls: set[str]
+    simulated_disk: SimulatedDisk, strategy: PreallocationStrategy, calls: set[str]
 ) -> None:
     settings = JournalSettings(max_file_length=65536, preallocation_strategy=strategy)
     async with Journal(FOLDER, settings, simulated_disk):
@@ -56,7 +56,7 @@ async def test_how_segments_are_preallocated(
 
 @pytest.mark.parametrize("period", [5.0, 50.0])
 async def test_a_full_disk_is_tried_again_after_the_period(
-    simulated_disk: Any, period: float
+    simulated_disk: SimulatedDisk, period: float
 ) -> None:
     states: list[StoreState] = []
     settings = JournalSettings(max_file_length=2048, resume_check_sleep_period=period)

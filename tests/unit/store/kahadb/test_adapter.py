@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -29,17 +30,19 @@ from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.recovery import INDEX_FILES
 from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
+from tests.kit.stores.kahadb_store import Home
+from tests.kit.stores.simulated_disk import SimulatedDisk
 
 Q, T = Queue("Q"), Topic("T")
 
 
-def commands(home: Any, kind: type[Any]) -> list[Any]:
+def commands(home: Home, kind: type[Any]) -> list[Any]:
     found = (record.command() for record in JournalFiles(home.directory).records())
     return [command for command in found if isinstance(command, kind)]
 
 
 @pytest.mark.fact("activemq-persistence K13")
-async def test_only_what_a_client_waits_for_is_synced(home: Any) -> None:
+async def test_only_what_a_client_waits_for_is_synced(home: Home) -> None:
     adapter = await home.open()
     store = adapter.queue_message_store(Q)
     topic = adapter.topic_message_store(T)
@@ -71,7 +74,7 @@ async def test_only_what_a_client_waits_for_is_synced(home: Any) -> None:
     assert await synced(lambda: transactions.commit(local, False))
 
 
-async def test_a_rollback_of_what_was_not_written_leaves_no_trace(home: Any) -> None:
+async def test_a_rollback_of_what_was_not_written_leaves_no_trace(home: Home) -> None:
     adapter = await home.open()
     store = adapter.queue_message_store(Q)
     local = LocalTransactionId(1, ConnectionId("ID:c"))
@@ -82,7 +85,7 @@ async def test_a_rollback_of_what_was_not_written_leaves_no_trace(home: Any) -> 
 
 
 @pytest.mark.fact("activemq-persistence K12")
-async def test_high_priorities_come_before_4_and_low_ones_after_it(home: Any) -> None:
+async def test_high_priorities_come_before_4_and_low_ones_after_it(home: Home) -> None:
     adapter = await home.open()
     store = adapter.queue_message_store(Q, prioritized=True)
     for number, priority in enumerate((4, 0, 5, 9, 3, 4, 6)):
@@ -93,7 +96,7 @@ async def test_high_priorities_come_before_4_and_low_ones_after_it(home: Any) ->
     assert all(c.priority_supported for c in commands(home, KahaAddMessageCommand))
 
 
-async def test_acknowledgements_of_subscriptions_name_them(home: Any) -> None:
+async def test_acknowledgements_of_subscriptions_name_them(home: Home) -> None:
     adapter = await home.open()
     topic, key = adapter.topic_message_store(T), SubscriptionKey("c", "s")
     await home.done(topic.add_subscription(StoredSubscription(key, T, "a = 1"), False))
@@ -105,7 +108,7 @@ async def test_acknowledgements_of_subscriptions_name_them(home: Any) -> None:
 
 
 @pytest.mark.fact("activemq-persistence K27")
-async def test_each_start_is_logged_and_what_is_not_a_segment_is_left(home: Any) -> None:
+async def test_each_start_is_logged_and_what_is_not_a_segment_is_left(home: Home) -> None:
     home.directory.mkdir()
     for name in ("db-30.log", "db-x.log", "notes"):
         (home.directory / name).write_bytes(b"" if name == "db-30.log" else b"mine")
@@ -126,7 +129,7 @@ async def test_each_start_is_logged_and_what_is_not_a_segment_is_left(home: Any)
     assert max(sizes) > 3 << 20
 
 
-async def test_one_directory_has_one_holder(home: Any) -> None:
+async def test_one_directory_has_one_holder(home: Home) -> None:
     await home.open()
     other = KahaDBPersistenceAdapter(home.directory, KahaDBSettings(fail_if_locked=True))
     with pytest.raises(ResourceAllocationException, match="locked by another server"):
@@ -137,7 +140,7 @@ async def test_one_directory_has_one_holder(home: Any) -> None:
     await other.stop()
 
 
-async def test_a_slave_waits_and_can_be_given_up(home: Any) -> None:
+async def test_a_slave_waits_and_can_be_given_up(home: Home) -> None:
     await home.open()
     slave = KahaDBPersistenceAdapter(home.directory)
     async with anyio.create_task_group() as group:
@@ -151,7 +154,7 @@ async def test_a_slave_waits_and_can_be_given_up(home: Any) -> None:
 
 
 async def test_a_full_disk_suspends_the_store_until_there_is_space(
-    home: Any, simulated_disk: Any
+    home: Home, simulated_disk: type[SimulatedDisk]
 ) -> None:
     disk = simulated_disk()
     adapter = await home.open(disk=disk, journal={"resume_check_sleep_period": 0.01})
@@ -186,7 +189,7 @@ async def test_a_full_disk_suspends_the_store_until_there_is_space(
 
 
 async def test_a_broken_disk_fails_the_store_and_loses_nothing_that_was_answered(
-    home: Any, simulated_disk: Any, caplog: pytest.LogCaptureFixture
+    home: Home, simulated_disk: type[SimulatedDisk], caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = simulated_disk()
     adapter = await home.open(disk=disk)
@@ -212,7 +215,7 @@ async def test_a_broken_disk_fails_the_store_and_loses_nothing_that_was_answered
     assert [m.message.type for m in store.next_messages(None, 5)] == ["1"]
 
 
-async def test_activemqs_index_is_moved_and_ours_is_rebuilt(home: Any) -> None:
+async def test_activemqs_index_is_moved_and_ours_is_rebuilt(home: Home) -> None:
     await home.open()
     await home.send(home.adapter.queue_message_store(Q), 1)
     await home.close()
@@ -230,7 +233,7 @@ async def test_activemqs_index_is_moved_and_ours_is_rebuilt(home: Any) -> None:
 
 
 @pytest.mark.parametrize("strategy", list(PurgeRecoveredXATransactionStrategy))
-async def test_prepared_transactions_can_be_ended_at_the_start(home: Any, strategy: Any) -> None:
+async def test_prepared_transactions_can_be_ended_at_the_start(home: Home, strategy: Any) -> None:
     adapter = await home.open()
     store = adapter.queue_message_store(Q)
     (old,) = await home.send(store, 1)
@@ -250,7 +253,7 @@ async def test_prepared_transactions_can_be_ended_at_the_start(home: Any, strate
     assert found == expected[strategy.value]
 
 
-async def test_an_index_has_its_own_directory_if_wanted(home: Any, tmp_path: Any) -> None:
+async def test_an_index_has_its_own_directory_if_wanted(home: Home, tmp_path: Path) -> None:
     index = tmp_path / "index"
     await home.open(index_directory=index)
     await home.send(home.adapter.queue_message_store(Q), 1)
@@ -265,7 +268,7 @@ async def test_an_index_has_its_own_directory_if_wanted(home: Any, tmp_path: Any
         await home.adapter.delete_all_messages()
 
 
-async def test_changes_in_memory_request_a_checkpoint(home: Any) -> None:
+async def test_changes_in_memory_request_a_checkpoint(home: Home) -> None:
     adapter = await home.open(journal={"max_file_length": 32 << 20})
     db = adapter._require_open()
     store = adapter.queue_message_store(Q)

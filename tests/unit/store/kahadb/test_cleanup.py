@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATra
 from pyjms_broker.api.message import OperationContext, SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
 from pyjms_broker.store.kahadb.maintenance import movable_acks
+from tests.kit.stores.kahadb_store import Home
 
 Q, OTHER, T = Queue("Q"), Queue("OTHER"), Topic("T")
 KEY = SubscriptionKey("c", "s")
@@ -33,20 +35,20 @@ XA = XATransactionId(7, b"g", b"b")
 BODY = bytes(900)
 
 
-async def fill(home: Any, queue: Queue, first: int, last: int) -> list[Any]:
+async def fill(home: Home, queue: Queue, first: int, last: int) -> list[Any]:
     store = home.adapter.queue_message_store(queue)
     references: list[Any] = await home.send(store, *range(first, last + 1), content=BODY)
     return references
 
 
-async def segments_after_cleanup(home: Any) -> list[int]:
+async def segments_after_cleanup(home: Home) -> list[int]:
     await home.adapter.checkpoint()
     found: list[int] = home.adapter.journal.segments()
     return found
 
 
 @pytest.mark.fact("activemq-persistence K17")
-async def test_segments_go_with_their_last_message(home: Any) -> None:
+async def test_segments_go_with_their_last_message(home: Home) -> None:
     await home.open()
     references = await fill(home, Q, 1, 40)
     before = await segments_after_cleanup(home)
@@ -75,7 +77,7 @@ async def test_segments_go_with_their_last_message(home: Any) -> None:
 
 @pytest.mark.fact("activemq-persistence K18")
 async def test_one_message_keeps_the_chain_of_acknowledgements_until_they_are_moved(
-    home: Any,
+    home: Home,
 ) -> None:
     options = {"compact_acks_after_no_gc": 2, "compact_acks_ignores_store_growth": True}
     await home.open(**options)
@@ -100,7 +102,7 @@ async def test_one_message_keeps_the_chain_of_acknowledgements_until_they_are_mo
     assert home.state() == expected
 
 
-async def test_updates_of_removed_messages_do_not_keep_segments(home: Any) -> None:
+async def test_updates_of_removed_messages_do_not_keep_segments(home: Home) -> None:
     options = {"compact_acks_after_no_gc": 1, "compact_acks_ignores_store_growth": True}
     await home.open(**options)
     await fill(home, OTHER, 1, 1)  # nobody will take it
@@ -129,7 +131,7 @@ async def test_updates_of_removed_messages_do_not_keep_segments(home: Any) -> No
     assert home.state() == expected
 
 
-async def test_compaction_can_be_forbidden(home: Any) -> None:
+async def test_compaction_can_be_forbidden(home: Home) -> None:
     await home.open(compact_acks_after_no_gc=0, enable_ack_compaction=False)
     await fill(home, OTHER, 1, 1)
     references = await fill(home, Q, 2, 9)
@@ -141,7 +143,7 @@ async def test_compaction_can_be_forbidden(home: Any) -> None:
 
 
 @pytest.mark.fact("activemq-persistence K19")
-async def test_segments_can_be_archived(home: Any, tmp_path: Any) -> None:
+async def test_segments_can_be_archived(home: Home, tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     journal = {"archive_data_logs": True, "directory_archive": archive}
     await home.open(journal=journal)
@@ -154,7 +156,7 @@ async def test_segments_can_be_archived(home: Any, tmp_path: Any) -> None:
 
 
 @pytest.mark.fact("activemq-persistence K17")
-async def test_open_transactions_keep_their_segments(home: Any) -> None:
+async def test_open_transactions_keep_their_segments(home: Home) -> None:
     await home.open()
     store = home.adapter.queue_message_store(Q)
     xid = XATransactionId(7, b"g", b"b")
@@ -199,7 +201,7 @@ async def test_the_end_of_a_transaction_stays_as_long_as_what_it_ends(home: Any)
 
 
 @pytest.mark.fact("activemq-persistence K17")
-async def test_subscriptions_stay_when_their_segment_goes(home: Any) -> None:
+async def test_subscriptions_stay_when_their_segment_goes(home: Home) -> None:
     await home.open()
     topic = home.adapter.topic_message_store(T)
     await home.done(topic.add_subscription(StoredSubscription(KEY, T, "a = 1"), False))
@@ -225,7 +227,7 @@ async def test_subscriptions_stay_when_their_segment_goes(home: Any) -> None:
     assert topic.subscription_message_count(KEY) == 0
 
 
-async def test_duplicate_ids_outlive_their_segments(home: Any) -> None:
+async def test_duplicate_ids_outlive_their_segments(home: Home) -> None:
     await home.open()
     store = home.adapter.queue_message_store(Q)
     (first,) = await home.send(store, 1, properties={"_AMQ_DUPL_ID": "d"})
@@ -242,7 +244,7 @@ async def test_duplicate_ids_outlive_their_segments(home: Any) -> None:
     assert home.adapter.last_broker_sequence_id == 30
 
 
-async def test_a_message_that_was_changed_keeps_its_number(home: Any) -> None:
+async def test_a_message_that_was_changed_keeps_its_number(home: Home) -> None:
     await home.open()
     store = home.adapter.queue_message_store(Q)
     references = await fill(home, Q, 1, 30)
@@ -264,7 +266,7 @@ async def test_a_message_that_was_changed_keeps_its_number(home: Any) -> None:
     assert home.adapter.queue_message_store(Q).message_count == 0
 
 
-async def test_a_removed_destination_does_not_come_back(home: Any) -> None:
+async def test_a_removed_destination_does_not_come_back(home: Home) -> None:
     await home.open()
     await fill(home, OTHER, 1, 1)
     await fill(home, Q, 2, 20)
@@ -342,7 +344,7 @@ def test_what_can_be_moved(commands: Any, begun: Any, movable: Any) -> None:
 
 @pytest.mark.parametrize("prepared", [False, True])
 async def test_a_removed_destination_removes_open_work_whichever_segments_are_missing(
-    home: Any, prepared: bool
+    home: Home, prepared: bool
 ) -> None:
     await home.open(journal={"max_file_length": 8192})
     store, transactions = home.adapter.queue_message_store(Q), home.adapter.transaction_store()
@@ -378,7 +380,7 @@ async def test_a_removed_destination_removes_open_work_whichever_segments_are_mi
         await home.rebuild(journal={"max_file_length": 8192})
 
 
-async def test_prepared_work_outlives_the_messages_of_its_destination(home: Any) -> None:
+async def test_prepared_work_outlives_the_messages_of_its_destination(home: Home) -> None:
     await home.open()
     store, transactions = home.adapter.queue_message_store(Q), home.adapter.transaction_store()
     await home.send(store, 1)
@@ -393,7 +395,7 @@ async def test_prepared_work_outlives_the_messages_of_its_destination(home: Any)
 
 
 async def test_acknowledgements_of_a_removed_destination_do_not_make_it_in_a_replay(
-    home: Any,
+    home: Home,
 ) -> None:
     """As journals have it that were written when the commit did them still."""
     await home.open()
@@ -412,7 +414,7 @@ async def test_acknowledgements_of_a_removed_destination_do_not_make_it_in_a_rep
     assert home.adapter.destinations() == set()
 
 
-async def test_an_update_is_synced(home: Any) -> None:
+async def test_an_update_is_synced(home: Home) -> None:
     await home.open()
     store = home.adapter.queue_message_store(Q)
     await home.send(store, 1)

@@ -13,6 +13,7 @@ from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import OperationContext
+from tests.kit.stores.kahadb_store import Driver, Home
 from tests.kit.stores.simulated_disk import SimulatedDisk
 
 Q = Queue("Q")
@@ -20,7 +21,7 @@ Q = Queue("Q")
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_killed_broker_has_all_that_was_written(
-    home: Any, driver: Any, tmp_path: Path, seed: int
+    home: Home, driver: type[Driver], tmp_path: Path, seed: int
 ) -> None:
     """A copy of the folder is what is there after `kill -9`; also without its index."""
     options = {"compact_acks_after_no_gc": 1, "compact_acks_ignores_store_growth": True}
@@ -126,7 +127,7 @@ class Work:
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_power_fails_and_a_consistent_prefix_is_left(
-    home: Any, tmp_path: Path, seed: int
+    home: Home, tmp_path: Path, seed: int
 ) -> None:
     disk = SimulatedDisk()
     await home.open(disk=disk)
@@ -171,7 +172,7 @@ async def test_power_fails_and_a_consistent_prefix_is_left(
     assert crashes > 20
 
 
-async def settle(copy: Any) -> None:
+async def settle(copy: Home) -> None:
     """Roll back what was prepared and whose end was not written."""
     transactions = copy.adapter.transaction_store()
     for found in transactions.recovered_transactions():

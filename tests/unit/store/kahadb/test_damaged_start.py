@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,6 +22,7 @@ from pyjms_broker.api.completion import wait_for
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.kahadb.records import ARRIVALS, AUDIT, DUPLICATES, trace_record
 from tests.kit.brokers.region import Broker
+from tests.kit.stores.kahadb_store import Home
 
 Q = Queue("Q")
 QUEUE = KahaDestination(DestinationType.QUEUE, "Q")
@@ -50,7 +50,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("kind", RECORDS)
 async def test_a_record_that_cannot_be_applied(
-    home: Any, kind: str, caplog: pytest.LogCaptureFixture
+    home: Home, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = (await home.open()).queue_message_store(Q)
     await home.send(store, 1)
@@ -86,7 +86,7 @@ async def test_the_start_logs_what_was_quarantined(
 
 @pytest.mark.parametrize("info", [RUBBISH, b""])
 async def test_a_durable_subscription_that_cannot_be_read(
-    home: Any, info: bytes, caplog: pytest.LogCaptureFixture
+    home: Home, info: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     await home.open()
     command = KahaSubscriptionCommand(TOPIC, "c:s", False, info)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pyjms.jms.destination import Queue
@@ -12,13 +10,14 @@ from pyjms.wire.kahadb.commands import KahaRewrittenDataFileCommand
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.recovery import INDEX_FILES
 from tests.kit.stores.batches import encode_batch
+from tests.kit.stores.kahadb_store import Home
 
 Q = Queue("Q")
 LENGTH = 65536
 
 
 @pytest.mark.fact("activemq-persistence K1")
-async def test_segments_count_from_1_and_have_their_full_length_at_once(home: Any) -> None:
+async def test_segments_count_from_1_and_have_their_full_length_at_once(home: Home) -> None:
     scope = JournalSettings().preallocation_scope
     adapter = await home.open(journal={"max_file_length": LENGTH, "preallocation_scope": scope})
     first = home.directory / "db-1.log"
@@ -30,7 +29,7 @@ async def test_segments_count_from_1_and_have_their_full_length_at_once(home: An
 
 
 @pytest.mark.fact("activemq-persistence K1")
-async def test_activemqs_index_is_out_of_the_way_while_we_write(home: Any) -> None:
+async def test_activemqs_index_is_out_of_the_way_while_we_write(home: Home) -> None:
     await home.open()
     await home.send(home.adapter.queue_message_store(Q), 1, 2)
     await home.close()
@@ -51,7 +50,7 @@ async def test_activemqs_index_is_out_of_the_way_while_we_write(home: Any) -> No
 
 
 @pytest.mark.fact("activemq-persistence K18")
-async def test_nothing_is_appended_to_a_segment_of_compacted_acknowledgements(home: Any) -> None:
+async def test_nothing_is_appended_to_a_segment_of_compacted_acknowledgements(home: Home) -> None:
     await home.open()
     await home.send(home.adapter.queue_message_store(Q), 1, 2)
     await home.close()

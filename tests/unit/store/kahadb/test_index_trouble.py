@@ -20,6 +20,7 @@ from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.kahadb.index import IndexCorrupt
 from pyjms_broker.store.kahadb.index.destination import DIRTY_LIMIT
 from pyjms_broker.store.kahadb.recovery import OUR_INDEX
+from tests.kit.stores.kahadb_store import Home
 from tests.kit.stores.simulated_disk import SimulatedDisk
 from tests.kit.waiting import until, until_stored
 
@@ -46,7 +47,7 @@ async def until_stored_with(clock: VirtualClock, condition: Callable[[], bool]) 
 
 @pytest.mark.fact("activemq-persistence K24")
 async def test_a_full_disk_under_the_index_suspends_the_store_before_memory_is_full(
-    home: Any, clock: Any
+    home: Home, clock: VirtualClock
 ) -> None:
     adapter = await home.open(checkpoint_interval=5.0, journal={"max_file_length": 32 << 20})
     told: list[StoreState] = []
@@ -77,7 +78,7 @@ async def test_a_full_disk_under_the_index_suspends_the_store_before_memory_is_f
 
 
 async def test_a_damaged_index_fails_the_store_and_is_rebuilt_at_the_next_start(
-    home: Any, clock: Any
+    home: Home, clock: VirtualClock
 ) -> None:
     await home.open()
     store = home.adapter.queue_message_store(Q)
@@ -106,7 +107,7 @@ async def test_a_damaged_index_fails_the_store_and_is_rebuilt_at_the_next_start(
     assert len(adapter.queue_message_store(Q).next_messages(None, 5000)) == 3000
 
 
-async def test_a_stop_does_not_wait_for_space_on_the_disk(home: Any) -> None:
+async def test_a_stop_does_not_wait_for_space_on_the_disk(home: Home) -> None:
     disk = SimulatedDisk()
     adapter = await home.open(disk=disk)
     store = adapter.queue_message_store(Q)
@@ -147,7 +148,7 @@ async def test_texts_that_no_file_can_hold_are_refused_alone(home: Any) -> None:
         assert store.message_count == 17
 
 
-async def test_a_subscription_does_not_take_another_ones_place(home: Any) -> None:
+async def test_a_subscription_does_not_take_another_ones_place(home: Home) -> None:
     topic = Topic("T")
     store = (await home.open()).topic_message_store(topic)
     mine, other = SubscriptionKey("a", "b:c"), SubscriptionKey("a:b", "c")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,6 +20,7 @@ from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATra
 from pyjms_broker.store.kahadb.index.destination import DIRTY_LIMIT
 from pyjms_broker.store.kahadb.recovery import OUR_INDEX
 from pyjms_broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
+from tests.kit.stores.kahadb_store import Home
 from tests.kit.waiting import until_stored
 
 Q = Queue("Q")
@@ -35,7 +37,7 @@ async def clock() -> AsyncIterator[VirtualClock]:
 
 
 @pytest.mark.fact("activemq-persistence K16")
-async def test_checkpoints_and_cleanups_come_by_themselves(home: Any, clock: Any) -> None:
+async def test_checkpoints_and_cleanups_come_by_themselves(home: Home, clock: VirtualClock) -> None:
     await home.open(checkpoint_interval=5.0, cleanup_interval=30.0)
     db = home.adapter._require_open()
     store = home.adapter.queue_message_store(Q)
@@ -55,7 +57,7 @@ async def test_checkpoints_and_cleanups_come_by_themselves(home: Any, clock: Any
 
 
 async def test_changes_made_by_the_start_itself_also_lead_to_a_checkpoint(
-    home: Any, clock: Any
+    home: Home, clock: VirtualClock
 ) -> None:
     periods: dict[str, Any] = {
         "checkpoint_interval": 0.0,
@@ -76,7 +78,7 @@ async def test_changes_made_by_the_start_itself_also_lead_to_a_checkpoint(
 
 
 @pytest.mark.fact("activemq-persistence H2")
-async def test_the_loss_of_the_lock_is_reported(home: Any, clock: Any) -> None:
+async def test_the_loss_of_the_lock_is_reported(home: Home, clock: VirtualClock) -> None:
     adapter = await home.open(lock_keep_alive_period=1.0)
     lost = anyio.Event()
     adapter.on_lock_lost = lost.set
@@ -91,7 +93,7 @@ async def test_the_loss_of_the_lock_is_reported(home: Any, clock: Any) -> None:
 
 
 @pytest.mark.fact("activemq-persistence K22")
-async def test_what_was_open_at_the_end(home: Any, tmp_path: Any) -> None:
+async def test_what_was_open_at_the_end(home: Home, tmp_path: Path) -> None:
     journal = {"max_file_length": 32 << 20}
     adapter = await home.open(journal=journal)
     store, transactions = adapter.queue_message_store(Q), adapter.transaction_store()
@@ -139,7 +141,7 @@ async def test_what_was_open_at_the_end(home: Any, tmp_path: Any) -> None:
 
 
 async def test_replays_begin_where_the_oldest_open_transaction_does(
-    home: Any, tmp_path: Any
+    home: Home, tmp_path: Path
 ) -> None:
     adapter = await home.open()
     store, transactions = adapter.queue_message_store(Q), adapter.transaction_store()
@@ -165,7 +167,9 @@ async def test_replays_begin_where_the_oldest_open_transaction_does(
     await copy.close()
 
 
-async def test_without_intervals_nothing_comes_before_the_stop(home: Any, clock: Any) -> None:
+async def test_without_intervals_nothing_comes_before_the_stop(
+    home: Home, clock: VirtualClock
+) -> None:
     await home.open(cleanup_on_stop=True)
     db = home.adapter._require_open()
     store = home.adapter.queue_message_store(Q)
@@ -180,7 +184,7 @@ async def test_without_intervals_nothing_comes_before_the_stop(home: Any, clock:
 
 @pytest.mark.fact("activemq-persistence K18")
 async def test_acknowledgements_are_compacted_at_once_while_space_is_wanted(
-    home: Any, clock: Any
+    home: Home, clock: VirtualClock
 ) -> None:
     await home.open(cleanup_interval=30.0)
     await home.send(home.adapter.queue_message_store(Queue("kept")), 1, content=bytes(900))

@@ -9,12 +9,13 @@ import pytest
 from pyjms.jms.destination import Queue, Topic
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
+from tests.kit.stores.kahadb_store import Driver, Home
 
 KEPT, GONE, EMPTY, NEWS = Queue("KEPT"), Queue("GONE"), Queue("EMPTY"), Topic("NEWS")
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_rebuilt_index_is_the_same(home: Any, driver: Any, seed: int) -> None:
+async def test_a_rebuilt_index_is_the_same(home: Home, driver: type[Driver], seed: int) -> None:
     await home.open()
     drive = driver(home, seed)
     gone: set[int] = set()
@@ -61,7 +62,7 @@ async def test_a_restart_says_the_same_as_before_it(home: Any, driver: Any, seed
 
 
 async def test_a_removed_queue_stays_removed_when_the_record_of_its_removal_is_deleted(
-    home: Any,
+    home: Home,
 ) -> None:
     adapter = await home.open()
     gone, kept = adapter.queue_message_store(GONE), adapter.queue_message_store(KEPT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import OperationContext, StoredSubscription, StoreState
 from pyjms_broker.store.kahadb.recovery import OUR_INDEX
 from pyjms_broker.store.kahadb.tools.verification import verify_journal
+from tests.kit.stores.kahadb_store import Home
 
 Q = Queue("Q")
 
 
-async def fill(home: Any, count: int = 30) -> list[Any]:
+async def fill(home: Home, count: int = 30) -> list[Any]:
     await home.open()
     store = home.adapter.queue_message_store(Q)
     references: list[Any] = await home.send(store, *range(1, count + 1), content=bytes(500))
@@ -29,7 +31,7 @@ async def fill(home: Any, count: int = 30) -> list[Any]:
     return references
 
 
-def texts(home: Any) -> list[str]:
+def texts(home: Home) -> list[str]:
     store = home.adapter.queue_message_store(Q)
     return [m.message.type for m in store.next_messages(None, 1000)]
 
@@ -38,7 +40,7 @@ ALL = [str(n) for n in range(1, 31)]
 
 
 @pytest.mark.parametrize("damage", ["rubbish", "empty", "page", "version"])
-async def test_an_index_that_is_damaged_is_rebuilt(home: Any, damage: str) -> None:
+async def test_an_index_that_is_damaged_is_rebuilt(home: Home, damage: str) -> None:
     await fill(home)
     await home.close()
     path = home.directory / OUR_INDEX
@@ -59,7 +61,7 @@ async def test_an_index_that_is_damaged_is_rebuilt(home: Any, damage: str) -> No
     assert texts(home) == ALL
 
 
-async def test_a_corrupted_index_can_be_kept(home: Any) -> None:
+async def test_a_corrupted_index_can_be_kept(home: Home) -> None:
     await fill(home)
     await home.close()
     (home.directory / OUR_INDEX).write_bytes(b"rubbish" * 1000)
@@ -68,7 +70,7 @@ async def test_a_corrupted_index_can_be_kept(home: Any) -> None:
     assert (home.directory / "corrupted" / OUR_INDEX).read_bytes().startswith(b"rubbish")
 
 
-async def test_a_good_index_is_used_unless_it_shall_not_be(home: Any) -> None:
+async def test_a_good_index_is_used_unless_it_shall_not_be(home: Home) -> None:
     await fill(home)
     await home.reopen()
     assert not home.adapter.rebuilt
@@ -77,7 +79,7 @@ async def test_a_good_index_is_used_unless_it_shall_not_be(home: Any) -> None:
     assert texts(home) == ALL
 
 
-async def test_another_journals_index_is_not_used(home: Any, tmp_path: Any) -> None:
+async def test_another_journals_index_is_not_used(home: Home, tmp_path: Path) -> None:
     await fill(home)
     await home.close()
     kept = (home.directory / OUR_INDEX).read_bytes()
@@ -96,7 +98,7 @@ async def test_another_journals_index_is_not_used(home: Any, tmp_path: Any) -> N
 
 @pytest.mark.fact("activemq-persistence K23")
 async def test_missing_segments_are_an_error_unless_they_are_to_be_ignored(
-    home: Any, caplog: pytest.LogCaptureFixture
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     await fill(home)
     await home.close()
@@ -116,13 +118,13 @@ async def test_missing_segments_are_an_error_unless_they_are_to_be_ignored(
     assert texts(home) == left
 
 
-def last_segment(home: Any) -> int:
+def last_segment(home: Home) -> int:
     return max(JournalFiles(home.directory).segments())
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 100])
 async def test_missing_last_segments_are_an_error_unless_they_are_to_be_ignored(
-    home: Any, caplog: pytest.LogCaptureFixture, count: int
+    home: Home, caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
     await fill(home)
     before = set(texts(home))
@@ -150,7 +152,7 @@ async def test_missing_last_segments_are_an_error_unless_they_are_to_be_ignored(
     assert lost == before - set(texts(home))
 
 
-async def test_what_durable_subscriptions_have_lost_is_reported(home: Any) -> None:
+async def test_what_durable_subscriptions_have_lost_is_reported(home: Home) -> None:
     news, key = Topic("news"), SubscriptionKey("c", "s")
     topic = (await home.open()).topic_message_store(news)
     for each in (key, SubscriptionKey("c", "t")):
@@ -173,7 +175,7 @@ async def test_what_durable_subscriptions_have_lost_is_reported(home: Any) -> No
 
 
 async def test_a_truncated_last_segment_is_reported(
-    home: Any, caplog: pytest.LogCaptureFixture
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A torn end does not stop a start; but here the index shows that more was there."""
     await fill(home)
@@ -190,7 +192,7 @@ async def test_a_truncated_last_segment_is_reported(
 
 
 async def test_an_empty_segment_before_others_is_reported(
-    home: Any, caplog: pytest.LogCaptureFixture
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     await fill(home)
     await home.close()
@@ -204,7 +206,7 @@ async def test_an_empty_segment_before_others_is_reported(
 
 
 async def test_an_empty_last_segment_is_that_of_a_crash(
-    home: Any, caplog: pytest.LogCaptureFixture
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     await fill(home)
     await home.close()
@@ -216,7 +218,7 @@ async def test_an_empty_last_segment_is_that_of_a_crash(
 
 
 @pytest.mark.parametrize("damage", [b"rubbish" * 1000, b"", b"SQLite format 3\0" + bytes(50)])
-async def test_verifying_says_that_an_index_is_rubbish(home: Any, damage: bytes) -> None:
+async def test_verifying_says_that_an_index_is_rubbish(home: Home, damage: bytes) -> None:
     await fill(home)
     await home.close()
     (home.directory / OUR_INDEX).write_bytes(damage)
@@ -225,7 +227,7 @@ async def test_verifying_says_that_an_index_is_rubbish(home: Any, damage: bytes)
     assert found.messages == 30
 
 
-async def test_corrupt_segments_are_found_when_looked_for(home: Any) -> None:
+async def test_corrupt_segments_are_found_when_looked_for(home: Home) -> None:
     await fill(home)
     await home.close()
     path = home.directory / "db-2.log"
@@ -246,7 +248,7 @@ async def test_corrupt_segments_are_found_when_looked_for(home: Any) -> None:
     assert texts(home) == left
 
 
-async def test_a_replay_says_how_far_it_is(home: Any) -> None:
+async def test_a_replay_says_how_far_it_is(home: Home) -> None:
     await fill(home, 120)
     await home.close()
     home.delete_index()
@@ -263,7 +265,7 @@ async def test_a_replay_says_how_far_it_is(home: Any) -> None:
 
 
 @pytest.mark.fact("activemq-persistence K21")
-async def test_replaying_what_is_there_already_changes_nothing(home: Any) -> None:
+async def test_replaying_what_is_there_already_changes_nothing(home: Home) -> None:
     references = await fill(home)
     await home.remove(home.adapter.queue_message_store(Q), *references[:5])
     expected = home.state()
@@ -279,7 +281,7 @@ async def test_replaying_what_is_there_already_changes_nothing(home: Any) -> Non
         await home.close()
 
 
-async def test_segments_from_nowhere_begin_another_epoch(home: Any) -> None:
+async def test_segments_from_nowhere_begin_another_epoch(home: Home) -> None:
     """Numbers that nobody knows any more must not look like the old ones."""
     references = await fill(home)
     store = home.adapter.queue_message_store(Q)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 import pytest
 
@@ -15,6 +13,7 @@ from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from tests.kit.stores.kahadb_store import Home
 from tests.kit.waiting import until_stored
 
 Q, OTHER = Queue("Q"), Queue("OTHER")
@@ -22,7 +21,7 @@ BODY = bytes(900)
 
 
 @pytest.mark.parametrize(("limit", "known"), [(2, [-1, 2, 3]), (3, [1, 2, 3])])
-async def test_the_last_producers_are_known(home: Any, limit: int, known: list[int]) -> None:
+async def test_the_last_producers_are_known(home: Home, limit: int, known: list[int]) -> None:
     await home.open(max_failover_producers_to_track=limit)
     store = home.adapter.queue_message_store(Q)
     for number in (1, 2, 3):
@@ -31,7 +30,7 @@ async def test_the_last_producers_are_known(home: Any, limit: int, known: list[i
     assert found == known
 
 
-async def test_messages_are_written_in_the_version_of_openwire(home: Any) -> None:
+async def test_messages_are_written_in_the_version_of_openwire(home: Home) -> None:
     written = {}
     for version in (6, 12):
         await home.open(store_open_wire_version=version)
@@ -43,7 +42,7 @@ async def test_messages_are_written_in_the_version_of_openwire(home: Any) -> Non
 
 
 @pytest.mark.parametrize("use_lock", [True, False])
-async def test_only_a_lock_keeps_others_out(home: Any, use_lock: bool) -> None:
+async def test_only_a_lock_keeps_others_out(home: Home, use_lock: bool) -> None:
     await home.open()
     settings = KahaDBSettings(use_lock=use_lock, fail_if_locked=True)
     other = KahaDBPersistenceAdapter(home.directory, settings)
@@ -56,7 +55,7 @@ async def test_only_a_lock_keeps_others_out(home: Any, use_lock: bool) -> None:
 
 
 @pytest.mark.parametrize("interval", [10.0, 100.0])
-async def test_a_slave_tries_again_after_the_interval(home: Any, interval: float) -> None:
+async def test_a_slave_tries_again_after_the_interval(home: Home, interval: float) -> None:
     await home.open()
     settings = KahaDBSettings(
         lock_acquire_sleep_interval=interval, checkpoint_interval=0, cleanup_interval=0
@@ -83,7 +82,7 @@ async def test_a_slave_tries_again_after_the_interval(home: Any, interval: float
     ],
 )
 async def test_acknowledgements_are_moved_after_idle_cleanups(
-    home: Any, after: int, ignores_growth: bool, grows: bool, moved: bool
+    home: Home, after: int, ignores_growth: bool, grows: bool, moved: bool
 ) -> None:
     await home.open(
         compact_acks_after_no_gc=after, compact_acks_ignores_store_growth=ignores_growth

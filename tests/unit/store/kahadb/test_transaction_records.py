@@ -10,6 +10,7 @@ from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.frames import to_transaction_info
 from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
+from tests.kit.stores.kahadb_store import Home
 
 Q, R = Queue("Q"), Queue("R")
 LOCAL = LocalTransactionId(3, ConnectionId("ID:c"))
@@ -18,7 +19,7 @@ XA = XATransactionId(7, b"g", b"b")
 BIG = 1 << 20
 
 
-def records(home: Any, *xids: Any) -> list[tuple[str, str | None]]:
+def records(home: Home, *xids: Any) -> list[tuple[str, str | None]]:
     """The records of these transactions, in the journal's order."""
     wanted = [to_transaction_info(xid) for xid in xids]
     found = []
@@ -74,7 +75,7 @@ async def test_operations_wait_in_memory_and_are_done_in_order_at_the_commit(hom
 
 
 @pytest.mark.fact("activemq-persistence K15")
-async def test_a_large_one_is_written_as_it_comes_with_its_id(home: Any) -> None:
+async def test_a_large_one_is_written_as_it_comes_with_its_id(home: Home) -> None:
     adapter = await home.open(journal={"max_file_length": 32 << 20})
     store, transactions = adapter.queue_message_store(Q), adapter.transaction_store()
     for number in range(1, 7):

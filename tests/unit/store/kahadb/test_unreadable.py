@@ -21,6 +21,7 @@ from pyjms_broker.store.api import OperationContext, StoredSubscription
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.kahadb.tools.verification import verify_journal
 from tests.kit.brokers.region import Broker
+from tests.kit.stores.kahadb_store import Home
 
 Q = Queue("Q")
 NEWS = Topic("news")
@@ -51,11 +52,11 @@ class BadSectors:
         return getattr(OS_DISK, name)
 
 
-def location_of(home: Any, where: Any, number: int) -> Any:
+def location_of(home: Home, where: Queue, number: int) -> Any:
     return home.adapter.queue_message_store(where)._index.find(f"ID:p:1:1:{number}").location
 
 
-def damage(home: Any, location: Any, kind: str, disk: BadSectors) -> None:
+def damage(home: Home, location: Any, kind: str, disk: BadSectors) -> None:
     """Damage a record on the disk: its head, its body, or the sector that it is in."""
     path = home.directory / f"db-{location.file_id}.log"
     if kind == "sector":
@@ -81,7 +82,7 @@ KINDS = pytest.mark.parametrize("kind", ["head", "body", "sector"])
 @KINDS
 @pytest.mark.parametrize("limit", [3, 100])
 async def test_a_message_that_cannot_be_read_is_quarantined_with_one_error(
-    home: Any, kind: str, limit: int, caplog: pytest.LogCaptureFixture
+    home: Home, kind: str, limit: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = BadSectors()
     store = (await home.open(disk=disk)).queue_message_store(Q)
@@ -103,7 +104,7 @@ async def test_a_message_that_cannot_be_read_is_quarantined_with_one_error(
 
 
 async def test_a_lack_of_file_handles_quarantines_nothing(
-    home: Any, caplog: pytest.LogCaptureFixture
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = BadSectors()
     store = (await home.open(disk=disk)).queue_message_store(Q)
@@ -118,7 +119,7 @@ async def test_a_lack_of_file_handles_quarantines_nothing(
 
 
 @KINDS
-async def test_one_message_by_its_id_and_its_removal(home: Any, kind: str) -> None:
+async def test_one_message_by_its_id_and_its_removal(home: Home, kind: str) -> None:
     disk = BadSectors()
     store = (await home.open(disk=disk)).queue_message_store(Q)
     (sent, _) = await home.send(store, 1, 2)
@@ -129,7 +130,7 @@ async def test_one_message_by_its_id_and_its_removal(home: Any, kind: str) -> No
 
 
 @KINDS
-async def test_the_messages_of_a_durable_subscription(home: Any, kind: str) -> None:
+async def test_the_messages_of_a_durable_subscription(home: Home, kind: str) -> None:
     disk = BadSectors()
     topic = (await home.open(disk=disk)).topic_message_store(NEWS)
     await wait_for(topic.add_subscription(StoredSubscription(KEY, NEWS), False))
@@ -141,7 +142,7 @@ async def test_the_messages_of_a_durable_subscription(home: Any, kind: str) -> N
 @pytest.mark.parametrize("checked", [True, False])
 @KINDS
 async def test_a_prepared_transaction_does_not_stop_a_start(
-    home: Any, kind: str, checked: bool, caplog: pytest.LogCaptureFixture
+    home: Home, kind: str, checked: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = BadSectors()
     journal = {"verify_checksums_at_reading": checked}
@@ -167,7 +168,7 @@ async def test_a_prepared_transaction_does_not_stop_a_start(
     assert store.message_count == 2
 
 
-def _recovered(home: Any, xid: XATransactionId) -> Any:
+def _recovered(home: Home, xid: XATransactionId) -> Any:
     transactions = home.adapter.transaction_store()
     transactions._recovered[xid] = transactions._open[xid]
     return transactions.recovered_transactions()
@@ -175,7 +176,7 @@ def _recovered(home: Any, xid: XATransactionId) -> Any:
 
 @KINDS
 async def test_a_queue_continues_with_old_and_new_messages(
-    home: Any, kind: str, caplog: pytest.LogCaptureFixture
+    home: Home, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The reproduction: the page in which one message is damaged was read again every 5 s."""
     disk = BadSectors()
@@ -200,7 +201,7 @@ async def test_a_queue_continues_with_old_and_new_messages(
 
 @pytest.mark.parametrize("checked", [True, False])
 async def test_messages_of_a_batch_with_a_flipped_bit(
-    home: Any, checked: bool, caplog: pytest.LogCaptureFixture
+    home: Home, checked: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All its messages are quarantined: the checksum does not say which one is damaged."""
     journal = {"verify_checksums_at_reading": checked}
@@ -220,7 +221,7 @@ async def test_messages_of_a_batch_with_a_flipped_bit(
 
 
 async def test_a_durable_subscription_gets_no_flipped_bit(
-    home: Any, caplog: pytest.LogCaptureFixture
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = (await home.open()).topic_message_store(NEWS)
     await wait_for(topic.add_subscription(StoredSubscription(KEY, NEWS), False))
@@ -232,7 +233,7 @@ async def test_a_durable_subscription_gets_no_flipped_bit(
     assert "ID:p:1:1:2" in error
 
 
-def flip_a_bit_of_the_content(home: Any, location: Any) -> None:
+def flip_a_bit_of_the_content(home: Home, location: Any) -> None:
     """Damage a message of 100 zeros so that it still decodes."""
     with (home.directory / f"db-{location.file_id}.log").open("r+b") as file:
         file.seek(location.offset)
@@ -242,7 +243,7 @@ def flip_a_bit_of_the_content(home: Any, location: Any) -> None:
 
 
 async def test_a_stored_message_without_an_id_is_quarantined(
-    home: Any, caplog: pytest.LogCaptureFixture
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As another program may write it: the whole page was missed until the next restart."""
     store = (await home.open()).queue_message_store(Q)
@@ -266,7 +267,7 @@ async def test_a_stored_message_without_an_id_is_quarantined(
     assert "ID:x:1:1:1" in error
 
 
-async def test_verifying_names_the_messages_of_a_damaged_batch(home: Any) -> None:
+async def test_verifying_names_the_messages_of_a_damaged_batch(home: Home) -> None:
     store = (await home.open()).queue_message_store(Q)
     await home.send(store, 1, 2, 3, content=bytes(100))
     location = location_of(home, Q, 2)

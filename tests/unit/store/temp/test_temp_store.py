@@ -237,13 +237,13 @@ class BadDisk(SpoolFiles):
     error: OSError | None = None
     unreadable = False
 
-    def write(self, number: Any, data: Any) -> None:
+    def write(self, number: int, data: bytes | bytearray) -> None:
         if self.error is not None:
             super().write(number, data[:10])
             raise self.error
         super().write(number, data)
 
-    def read(self, number: Any, offset: Any, size: Any) -> Any:
+    def read(self, number: int, offset: int, size: int) -> bytes:
         if self.unreadable:
             raise OSError(errno.EIO, "I/O error")
         return super().read(number, offset, size)
@@ -333,7 +333,7 @@ class FlippedBytes(SpoolFiles):
 
     damaged: tuple[str, ...] = ()
 
-    def read(self, number: Any, offset: Any, size: Any) -> Any:
+    def read(self, number: int, offset: int, size: int) -> bytes:
         data = super().read(number, offset, size)
         for text in self.damaged:
             mark = b"ID:" + b"x" * 8 + text.encode()

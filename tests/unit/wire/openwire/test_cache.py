@@ -62,6 +62,7 @@ def test_a_cache_too_small_for_a_value_within_a_value_stores_nothing(size: int) 
     assert cache.find(ConnectionId("a")) == NOT_STORED
 
 
+@pytest.mark.fact("openwire-encoding 6/CacheSize")
 def test_size_0_means_16383() -> None:
     cache = ReadCache(0)
     cache.put(16382, None)

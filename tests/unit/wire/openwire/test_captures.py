@@ -43,7 +43,7 @@ def settings_of(frame: dict[str, Any]) -> WireFormatSettings:
     )
 
 
-def check_direction(golden: Any, capture: dict[str, Any], direction: str) -> int:
+def check_direction(golden: Golden, capture: dict[str, Any], direction: str) -> int:
     frames = [f for f in capture["frames"] if f["dir"] == direction]
     answers = [f for f in capture["frames"] if f["dir"] == OTHER[direction]]
     if not frames or not answers:
@@ -65,7 +65,7 @@ def check_direction(golden: Any, capture: dict[str, Any], direction: str) -> int
 
 
 def check_sending(
-    golden: Any, direction: str, frames: list[dict[str, Any]], answers: list[dict[str, Any]]
+    golden: Golden, direction: str, frames: list[dict[str, Any]], answers: list[dict[str, Any]]
 ) -> None:
     """Write the same conversation from its fields; the bytes must be the reference's."""
     sender = OpenWireFormat(settings_of(frames[0]))

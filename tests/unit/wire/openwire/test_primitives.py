@@ -35,6 +35,15 @@ VALUES: list[tuple[str, Any, str]] = [
 ]
 
 
+@pytest.mark.fact(
+    "openwire-encoding 7/0",
+    "openwire-encoding 7/1",
+    "openwire-encoding 7/2",
+    "openwire-encoding 7/3",
+    "openwire-encoding 7/4",
+    "openwire-encoding 7/5",
+    "openwire-encoding 7/6",
+)
 @pytest.mark.parametrize(("name", "value", "layout"), VALUES)
 def test_each_type_has_its_code_and_comes_back_as_itself(
     name: str, value: Any, layout: str
@@ -53,11 +62,13 @@ def test_maps_hold_the_same_values_under_names(_name: str, value: Any, layout: s
     assert decode_map(data) == {"k": value}
 
 
+@pytest.mark.fact("openwire-encoding 7/4", "openwire-encoding 7/5")
 def test_maps_and_lists_nest() -> None:
     values = {"m": {"l": [1, "two", {"x": None}], "e": {}}, "t": (True,)}
     assert decode_map(encode_map(values)) == {"m": values["m"], "t": [True]}
 
 
+@pytest.mark.fact("openwire-encoding 7/6")
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -156,6 +167,7 @@ def test_values_without_a_code_are_refused(value: Any) -> None:
         encode_map({"k": value})
 
 
+@pytest.mark.fact("openwire-encoding 8/ActiveMQStreamMessage")
 @pytest.mark.parametrize("value", [[], (), {}])
 def test_a_stream_holds_no_maps_and_lists(value: Any) -> None:
     with pytest.raises(LocalProtocolError, match="stream"):
@@ -222,6 +234,7 @@ def test_bytes_after_the_values_are_ignored() -> None:
     assert decode_text(encode_text("a") + b"xyz") == "a"
 
 
+@pytest.mark.fact("openwire-encoding 8/ActiveMQTextMessage")
 @pytest.mark.parametrize("text", [None, "", "a", "\0", "é€😀", "x" * 70000])
 def test_text_bodies(text: str | None) -> None:
     data = encode_text(text)

@@ -34,6 +34,11 @@ def settings(**values: Any) -> WireFormatSettings:
     return WireFormatSettings(**values)
 
 
+@pytest.mark.fact(
+    "openwire-encoding 6/MaxFrameSizeEnabled",
+    "openwire-encoding 6/Host",
+    "openwire-encoding 6/ProviderName, ProviderVersion, PlatformDetails",
+)
 def test_the_info_has_the_properties_that_java_has() -> None:
     info = WireFormatSettings(host="broker.example").info()
     assert info.magic == b"ActiveMQ"
@@ -69,7 +74,14 @@ def test_platform_details_are_sent_on_request_only() -> None:
     assert str(values["PlatformDetails"]).startswith("Python 3.")
 
 
-@pytest.mark.fact("activemq-edges I2")
+@pytest.mark.fact(
+    "activemq-edges I2",
+    "openwire-encoding 6/TightEncodingEnabled",
+    "openwire-encoding 6/CacheEnabled",
+    "openwire-encoding 6/SizePrefixDisabled",
+    "openwire-encoding 6/StackTraceEnabled",
+    "openwire-encoding 6/TcpNoDelayEnabled",
+)
 @pytest.mark.parametrize("name", FLAGS)
 @pytest.mark.parametrize("ours", [False, True])
 @pytest.mark.parametrize("theirs", [False, True])
@@ -78,7 +90,13 @@ def test_a_flag_holds_if_both_sides_want_it(name: str, ours: bool, theirs: bool)
     assert getattr(agreed, name) is (ours and theirs)
 
 
-@pytest.mark.fact("activemq-edges I2")
+@pytest.mark.fact(
+    "activemq-edges I2",
+    "openwire-encoding 6/CacheSize",
+    "openwire-encoding 6/MaxFrameSize",
+    "openwire-encoding 6/MaxInactivityDuration",
+    "openwire-encoding 6/MaxInactivityDurationInitalDelay",
+)
 @pytest.mark.parametrize(
     ("name", "low", "high"),
     [
@@ -94,7 +112,7 @@ def test_of_two_numbers_the_smaller_holds(name: str, low: float, high: float) ->
     assert getattr(agreed, name) == low
 
 
-@pytest.mark.fact("activemq-edges I2")
+@pytest.mark.fact("activemq-edges I2", "openwire-encoding 6/MaxInactivityDuration")
 def test_0_on_either_side_turns_the_inactivity_monitor_off() -> None:
     agreed = agree(settings(max_inactivity_duration=0), settings(max_inactivity_duration=30))
     assert agreed.max_inactivity_duration == 0
@@ -112,6 +130,7 @@ def test_no_properties_mean_loose_uncached_and_untimed() -> None:
     assert agreed.max_frame_size == 104857600
 
 
+@pytest.mark.fact("openwire-encoding 6/MaxFrameSize")
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_frame_size_of_zero_is_not_a_limit(size: int) -> None:
     info = WireFormatInfo(

@@ -6,6 +6,8 @@ import math
 import struct
 from typing import Any
 
+import pytest
+
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.wire.limits import inflate
 from pyjms.wire.openwire.cache import ReadCache, WriteCache
@@ -84,7 +86,7 @@ def unframed(frame: dict[str, Any], size_prefix: bool) -> bytes:
     return data[4:]
 
 
-def check_line(golden: Any, line: dict[str, Any]) -> int:
+def check_line(golden: Golden, line: dict[str, Any]) -> int:
     """Check a line's frames in order and return how many they were."""
     tight, version, trace = line["tight"], line["version"], line["stack_trace"]
     size = line.get("cache_size", 1024)
@@ -105,6 +107,33 @@ def check_line(golden: Any, line: dict[str, Any]) -> int:
     return len(frames)
 
 
+@pytest.mark.fact(
+    "openwire-encoding 2/boolean",
+    "openwire-encoding 2/byte / short / int / long",
+    "openwire-encoding 2/string",
+    "openwire-encoding 2/byteArray, byteSequence",
+    "openwire-encoding 2/constByteArray",
+    "openwire-encoding 2/nested",
+    "openwire-encoding 2/cached",
+    "openwire-encoding 2/objectArray",
+    "openwire-encoding 2/throwable",
+    "openwire-encoding 3/boolean",
+    "openwire-encoding 3/byte / short / int",
+    "openwire-encoding 3/long",
+    "openwire-encoding 3/string",
+    "openwire-encoding 3/byteArray, byteSequence",
+    "openwire-encoding 3/constByteArray",
+    "openwire-encoding 3/nested",
+    "openwire-encoding 3/cached",
+    "openwire-encoding 3/objectArray",
+    "openwire-encoding 3/throwable",
+    "openwire-encoding 8/ActiveMQMessage",
+    "openwire-encoding 8/ActiveMQTextMessage",
+    "openwire-encoding 8/ActiveMQBytesMessage",
+    "openwire-encoding 8/ActiveMQMapMessage",
+    "openwire-encoding 8/ActiveMQStreamMessage",
+    "openwire-encoding 8/ActiveMQObjectMessage",
+)
 def test_every_golden_frame_reads_to_its_fields_and_writes_to_its_bytes(golden: Golden) -> None:
     lines = golden.lines("vectors")
     singles = [line for line in lines if "sequence" not in line]
