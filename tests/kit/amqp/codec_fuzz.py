@@ -15,6 +15,7 @@ from uuid import UUID
 from pyjms.errors import RemoteProtocolError
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.wire.amqp.codec import decode_value, encode_value
+from pyjms.wire.amqp.deliveries import Delivery
 from pyjms.wire.amqp.engine import EngineSettings
 from pyjms.wire.amqp.format import AMQP, SASL, AmqpFormat, Fault, Frame, Item, ProtocolHeader
 from pyjms.wire.amqp.message import DATA, VALUE, Message, decode_message, encode_message
@@ -41,7 +42,7 @@ from pyjms.wire.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from pyjms.wire.amqp.session import Delivery, Sender
+from pyjms.wire.amqp.session import Sender
 from pyjms.wire.amqp.values import (
     Array,
     Decimal64,
