@@ -3,6 +3,6 @@
 Spark imports modules named `pyspark_*` and registers their `DefaultSource`.
 """
 
-from pyjms.spark.source import JmsDataSource as DefaultSource
+from pyjms.spark.formats import JmsDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

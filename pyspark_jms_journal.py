@@ -3,6 +3,6 @@
 Spark imports modules named `pyspark_*` and registers their `DefaultSource`.
 """
 
-from pyjms.spark.journal import JournalDataSource as DefaultSource
+from pyjms.spark.formats import JournalDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

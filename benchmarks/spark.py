@@ -161,7 +161,7 @@ def plain_loop(data: str) -> int:
 
 def read(data: str, options: dict[str, str]) -> int:
     """Do what the planning and the tasks do, in this process."""
-    from pyjms.spark.journal import JournalDataSource
+    from pyjms.spark.formats import JournalDataSource
 
     reader = JournalDataSource({"path": data, **options}).reader(None)
     return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))

@@ -2,7 +2,7 @@
 
 Spark starts it as `spark.python.daemon.module`. pyspark's own forks first and imports afterwards,
 because an import might start threads, which a fork loses. pyarrow and this package start none:
-`tests/unit/spark/test_daemon.py`.
+`tests/unit/spark/test_start.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import pyspark.sql.worker.plan_data_source_read
 import pyspark.worker
 from pyspark.daemon import manager
 
+import pyjms.spark.formats
 import pyjms.spark.journal
+import pyjms.spark.sink
 import pyjms.spark.source
 
 __all__ = ["pa", "pyjms", "pyspark"]

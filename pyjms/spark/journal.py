@@ -28,7 +28,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.spark.options import read_journal_options
@@ -36,7 +36,6 @@ from pyjms.spark.rows import (
     MESSAGE_COLUMNS,
     Columns,
     arrow_schema,
-    ddl,
     message_batch,
     warn_of_damage,
 )
@@ -72,7 +71,6 @@ from pyjms.wire.openwire.message_columns import MessageColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 
 _ARCHIVE = "data-archive"
@@ -450,21 +448,16 @@ class PendingPartition(InputPartition):
         self.messages = messages
 
 
-class JournalDataSource(DataSource):
-    """`spark.read.format("jms-journal").option("path", DIR).load()`."""
+def reader_of(options: Mapping[str, str]) -> DataSourceReader:
+    """Return the reader of a view.
 
-    @classmethod
-    def name(cls) -> str:
-        return "jms-journal"
-
-    def schema(self) -> str:
-        return ddl(read_options(self.options).columns)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        settings = read_options(self.options)
-        if settings.view == "messages":
-            return MessagesReader(settings)
-        return FilteringReader(settings) if settings.pushdown else RecordsReader(settings)
+    Raises:
+        ConfigurationException: options are unknown, missing, not valid, or have no effect.
+    """
+    settings = read_options(options)
+    if settings.view == "messages":
+        return MessagesReader(settings)
+    return FilteringReader(settings) if settings.pushdown else RecordsReader(settings)
 
 
 class RecordsReader(DataSourceReader):

@@ -49,7 +49,6 @@ from pyjms.wire.openwire.commands import MessageId, ProducerId
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Row
     from pyspark.sql.types import StructField
 
 BODIES: Final = ("text", "bytes", "body")
@@ -258,6 +257,7 @@ class OutgoingColumns:
         bodies = [(values[name], _BODIES[name]) for name in self._bodies]
         nothing = [None] * batch.num_rows
         sending = [values.get(name, nothing) for name in _SENDING]
+        is_special = not values.keys().isdisjoint(_SENDING)
         ids = nothing if self._id_index is None else batch.column(self._id_index).to_pylist()
         for number in range(batch.num_rows):
             message = _body(bodies, number)
@@ -270,6 +270,9 @@ class OutgoingColumns:
                         raise MessageFormatException(
                             f"jms: the value of column {name} is not valid: {error}"
                         ) from error
+            if not is_special:
+                yield Outgoing(message), ids[number]
+                continue
             target, mode, priority, time_to_live, delay = (column[number] for column in sending)
             yield (
                 Outgoing(
@@ -295,24 +298,6 @@ class OutgoingColumns:
         if found is None:
             found = self._destinations[text] = parse_destination(text)
         return found
-
-
-def batch_of_rows(rows: Iterable[Row], schema: StructType) -> pa.RecordBatch:
-    """Return rows as a batch, for writers that are called without Spark."""
-    import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return pa.RecordBatch.from_pylist(
-        [{name: _plain(value) for name, value in row.asDict(recursive=True).items()}
-         for row in rows], schema=to_arrow_schema(schema),
-    )  # fmt: skip
-
-
-def _plain(value: Any) -> Any:
-    """Return a value in Arrow's form: a variant is a struct of its two parts."""
-    if isinstance(value, VariantVal):
-        return {"value": value.value, "metadata": value.metadata}
-    return value
 
 
 def with_id(outgoing: Outgoing, row_id: RowId) -> Outgoing:

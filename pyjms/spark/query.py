@@ -30,6 +30,7 @@ from pyspark.sql.types import MapType, StructType
 from pyjms.errors import ConfigurationException
 from pyjms.jms.message import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
 from pyjms.spark.checkpoint import PipelineLocation, comparable, open_checkpoint
+from pyjms.spark.formats import check_sink, with_models
 from pyjms.spark.gateway import explained_plan, jvm_plan
 from pyjms.spark.options import BODY_SCHEMA, read_options
 from pyjms.spark.outgoing import BODIES, SINK_COLUMNS
@@ -37,8 +38,6 @@ from pyjms.spark.parsing import JMS, OBSERVED, body_schema, parse
 from pyjms.spark.pipeline import DEFAULT_DEAD_LETTER, FAIL, Pipeline
 from pyjms.spark.rows import MESSAGE_COLUMNS
 from pyjms.spark.schema import REASON, can_be_imported
-from pyjms.spark.sink import check_sink
-from pyjms.spark.source import with_models
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -204,6 +204,16 @@ DEFAULT_CONF: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
 }
 _DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_CHECKPOINTS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
+LOCAL_CONF: Final[Mapping[str, str]] = {
+    "spark.python.daemon.module": DAEMON_MODULE,
+    _DRIVER_OPTIONS: "-XX:MetaspaceSize=256m",  # else loading classes collects all garbage often
+    # Spark's own choice runs `readlink` and `chmod`, a process each, ten times for a batch
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_CHECKPOINTS}.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""Further settings with a local master."""
 
 
 def spark_session(
@@ -267,8 +277,8 @@ def spark_session(
 
 def session_conf(master: str, conf: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return Spark's settings for a session: those of pyjms, overridden by `conf`."""
-    daemon = {"spark.python.daemon.module": DAEMON_MODULE} if is_local(master) else {}
-    return {**DEFAULT_CONF, **daemon, "spark.master": master, **(conf or {})}
+    local = LOCAL_CONF if is_local(master) else {}
+    return {**DEFAULT_CONF, **local, "spark.master": master, **(conf or {})}
 
 
 def check_pyspark() -> None:

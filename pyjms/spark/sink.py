@@ -40,25 +40,17 @@ the task fails. Spark repeats the task on a cluster and in `local[n,m]`, up to m
 rolls back a transaction with a known id, so rows with ids are kept in memory, to send them one by
 one.
 
-For each batch, Spark creates the writers whose `commit` and `abort` it calls; they share only the
-commit messages with the objects whose `write` it calls. (spark-pipeline 3.1, 3.4, 5 D)
+The writers that Spark creates are in `formats`: for each batch those whose `commit` and `abort` it
+calls, which share only the commit messages with the objects whose `write` it calls.
+(spark-pipeline 3.1, 3.4, 5 D)
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-from pyspark import TaskContext
-from pyspark.sql import Row
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
 
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
@@ -82,14 +74,7 @@ from pyjms.spark.connections import (
     without_prefetch,
 )
 from pyjms.spark.options import JmsOptions
-from pyjms.spark.outgoing import (
-    Outgoing,
-    OutgoingColumns,
-    RowId,
-    batch_of_rows,
-    check_columns,
-    with_id,
-)
+from pyjms.spark.outgoing import Outgoing, OutgoingColumns, RowId, with_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,12 +83,6 @@ if TYPE_CHECKING:
 
 logger: Final = get_logger(__name__)
 
-_BATCH_ID: Final = "streaming.sql.batchId"
-_QUERY_ID: Final = "sql.streaming.queryId"
-"""Local properties of a task: the batch that it belongs to, and the query."""
-
-Messages: TypeAlias = list[WriterCommitMessage | None]
-"""What the tasks of a batch reported; None for a task that failed."""
 BatchConverter: TypeAlias = "Callable[[int, pa.RecordBatch], Iterable[Outgoing]]"
 """Converts a batch, given the number of its first row in the partition, to messages."""
 
@@ -414,114 +393,6 @@ def _batch_of(marker: Message) -> int:
             "remove it if another program sent it"
         )
     return int(text)
-
-
-@dataclass
-class SentRows(WriterCommitMessage):
-    """The result of a task: the number of rows, and the stage that holds them."""
-
-    rows: int
-    query: str = ""
-    stage: str = ""
-
-
-def check_sink(options: JmsOptions, schema: StructType, *, streaming: bool) -> None:
-    """Check columns and options before anything runs.
-
-    Raises:
-        ConfigurationException: a column or option is not valid, or `exactlyOnce` cannot be kept.
-    """
-    check_columns(schema, options.id_column, routed=options.destination is not None)
-    if options.id_column is not None and options.exactly_once != "ids":
-        raise ConfigurationException(
-            f"jms: idColumn has no effect with exactlyOnce={options.exactly_once}",
-            hint="remove it, or set exactlyOnce=ids",
-        )
-    if options.exactly_once == "ids" and options.id_column is None and not options.map_only:
-        raise ConfigurationException(
-            "jms: exactlyOnce=ids without idColumn numbers the rows, but after a shuffle a batch "
-            "that runs again numbers them differently, so the wrong rows would be dropped",
-            hint="set idColumn to a column derived from the row itself; or mapOnly=true for a "
-            "query without a shuffle (pyjms pipelines check that); or exactlyOnce=epoch",
-        )
-    named = options.query_id is not None and options.batch_id is not None
-    if options.exactly_once != "off" and options.id_column is None and not (streaming or named):
-        raise ConfigurationException(
-            f"jms: a batch write with exactlyOnce={options.exactly_once} needs the options "
-            "queryId and batchId, by which a repetition is recognized",
-            hint="inside foreachBatch, set batchId to the batch id, and queryId to a fixed name",
-        )
-
-
-class _Writer:
-    """The common part of batch and stream writers."""
-
-    def __init__(self, options: JmsOptions, schema: StructType) -> None:
-        self.options = options
-        self.schema = schema
-
-    def write(self, iterator: Iterator[pa.RecordBatch] | Iterator[Row]) -> SentRows:
-        context = TaskContext.get()
-        assert context is not None
-        options = self.options
-        query = options.query_id or context.getLocalProperty(_QUERY_ID) or ""
-        batch_text = context.getLocalProperty(_BATCH_ID)
-        batch = options.batch_id if options.batch_id is not None else int(batch_text or -1)
-        batches = _batches(iterator, self.schema)
-        prefix = f"{query}:{batch}:{context.partitionId()}"
-        to_messages = batch_converter(options, self.schema, prefix)
-        if options.exactly_once == "epoch":
-            # attempt numbers start again with the driver: rows staged by a killed driver must not
-            # be mistaken for rows of this one
-            stage = f"{context.partitionId()}.{secrets.token_hex(8)}"
-            rows = stage_rows(options, query, batch, stage, batches, to_messages)
-            return SentRows(rows, query, stage)
-        return SentRows(send_rows(options, batches, to_messages))
-
-    def _publish(self, messages: Messages, batch: int) -> None:
-        staged = _staged(messages)
-        if staged:
-            run_blocking(
-                publish, self.options, staged[0].query, batch, {m.stage: m.rows for m in staged}
-            )
-
-    def _discard(self, messages: Messages, batch: int) -> None:
-        staged = _staged(messages)
-        if staged:
-            run_blocking(discard, self.options, staged[0].query, batch)
-
-
-class JmsStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """The sink of a streaming query."""
-
-    def commit(self, messages: Messages, batchId: int) -> None:
-        self._publish(messages, batchId)
-
-    def abort(self, messages: Messages, batchId: int) -> None:
-        self._discard(messages, batchId)
-
-
-class JmsBatchWriter(_Writer, DataSourceArrowWriter):
-    """The sink of a batch query, also inside foreachBatch."""
-
-    def commit(self, messages: Messages) -> None:
-        self._publish(messages, self.options.batch_id or 0)
-
-    def abort(self, messages: Messages) -> None:
-        self._discard(messages, self.options.batch_id or 0)
-
-
-def _staged(messages: Messages) -> list[SentRows]:
-    """Return the stages of successful tasks; a failed task has no commit message."""
-    return [m for m in messages if isinstance(m, SentRows) and m.stage]
-
-
-def _batches(
-    rows: Iterator[pa.RecordBatch] | Iterator[Row], schema: StructType
-) -> Iterator[pa.RecordBatch]:
-    """Yield what a writer is called with as batches; without Spark it may be called with rows."""
-    for item in rows:
-        yield batch_of_rows([item], schema) if isinstance(item, Row) else item
 
 
 def batch_converter(options: JmsOptions, schema: StructType, prefix: str) -> BatchConverter:

@@ -1,4 +1,4 @@
-"""The data source `jms`: it selects the reader or writer of a query, and has the batch readers.
+"""The readers of the data source `jms`: the stream reader selects another one; the batch readers.
 
 `spark.readStream.format("jms")` reads by ranges if the broker supports them (the bundled broker
 does), otherwise through a spool of files. With `mode=auto` the process that computes offsets asks
@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
 
 from pyjms.client.advisories import DestinationAdvisory, read_advisory
 from pyjms.client.messages import command_of
@@ -31,12 +30,10 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.spark.connections import discard_connection, new_session, retry_while_lost, run_blocking
 from pyjms.spark.offsets import is_several, split_evenly
-from pyjms.spark.options import BODY_SCHEMA, EARLIEST, LATEST, JmsOptions, check_names, read_options
-from pyjms.spark.outgoing import message_schema
+from pyjms.spark.options import EARLIEST, LATEST, JmsOptions
 from pyjms.spark.range_stream import RangeStreamReader, find_queues
 from pyjms.spark.ranges import RangePartition, ranges_client, read_range, supports_ranges
 from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_schema, message_batch, new_columns
-from pyjms.spark.sink import JmsBatchWriter, JmsStreamWriter, check_sink
 from pyjms.spark.spool import RowsPartition, SpoolStreamReader, read_rows, spool_id
 from pyjms.wire.openwire.message_columns import MessageColumns
 
@@ -54,64 +51,6 @@ _ADVISORY_TIMEOUT: Final = 0.05
 """Seconds to wait for another advisory; those about what is there already have arrived."""
 _ADVISORIES_TIMEOUT: Final = 5.0
 """Seconds to read advisories, of which a busy broker may send more and more."""
-
-
-class JmsDataSource(datasource.DataSource):
-    """The destinations of an OpenWire broker, for Spark."""
-
-    models: ClassVar[tuple[type[BaseModel], ...]] = ()
-    """Schemas of bodies that Spark's processes cannot import: `with_models`."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "jms"
-
-    def schema(self) -> StructType:
-        check_names(self.options)  # at load() and CREATE TABLE, before anything runs
-        columns = message_schema(MESSAGE_COLUMNS)
-        encoded = self.options.get(BODY_SCHEMA.lower())
-        if encoded is None:
-            return columns
-        from pyjms.spark.schema import added_columns  # most queries have none
-
-        return StructType([*columns, *added_columns(encoded)])
-
-    def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        options = read_options(self.options, "batch")
-        return RangeReader(options) if options.mode == "ranges" else BrowseReader(options)
-
-    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:
-        return JmsStreamReader(read_options(self.options, "stream"), self.models)
-
-    def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceWriter:
-        options = read_options(self.options, "sink")
-        if overwrite:
-            raise ConfigurationException(
-                "jms: a destination cannot be overwritten: messages that were sent stay",
-                hint="write .mode('append')",
-            )
-        check_sink(options, schema, streaming=False)
-        return JmsBatchWriter(options, schema)
-
-    def streamWriter(
-        self, schema: StructType, overwrite: bool
-    ) -> datasource.DataSourceStreamWriter:
-        options = read_options(self.options, "sink")
-        # `overwrite` means output mode `complete` here, which sends all rows with each batch
-        check_sink(options, schema, streaming=True)
-        return JmsStreamWriter(options, schema)
-
-
-def with_models(models: tuple[type[BaseModel], ...]) -> type[JmsDataSource]:
-    """Return the format with models of a script, a notebook or a function, for `register`.
-
-    Spark sends a registered class to its processes, and by value what they cannot import. Only who
-    runs Python in the driver can do that; options, which SQL sets too, carry no code.
-    """
-    if not models:
-        return JmsDataSource
-    # a class of no module is one that is sent by value
-    return type("JmsDataSource", (JmsDataSource,), {"__module__": "__main__", "models": models})
 
 
 class JmsStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -46,7 +46,9 @@ _CONF: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # without the JVM's optimizing compiler: it takes half of the CPU time of a short run
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m"
+    ),
 }
 _TOPIC_WAIT: Final = 0.5
 """Seconds without a message after which all messages of a topic have arrived."""

@@ -16,10 +16,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyjms.spark.session import spark_session
 
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of the processor time of a short run
+# half of the processor time of a short run
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m"
 CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
+    "spark.sql.codegen.wholeStage": "false",  # as in pyjms.testing.spark
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.extraJavaOptions": JVM,
     "spark.executor.extraJavaOptions": JVM,
 }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import Row
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -15,14 +16,11 @@ from pyspark.sql.types import (
     MapType,
     StringType,
     StructType,
+    VariantVal,
 )
 
 from pyjms.spark import sink
 from pyjms.spark.options import JmsOptions
-from pyjms.spark.outgoing import batch_of_rows
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ROWS_PER_BATCH = 40
 _TYPES: dict[type, DataType] = {
@@ -45,6 +43,21 @@ def schema_of(rows: Iterable[Row]) -> StructType:
     for name, kind in found.items():
         schema.add(name, kind)
     return schema
+
+
+def batch_of_rows(rows: Iterable[Row], schema: StructType) -> pa.RecordBatch:
+    """Return rows as a batch, as Spark passes them to a writer."""
+    values = [
+        {name: _plain(value) for name, value in row.asDict(recursive=True).items()} for row in rows
+    ]
+    return pa.RecordBatch.from_pylist(values, schema=to_arrow_schema(schema))
+
+
+def _plain(value: object) -> object:
+    """Return a value in Arrow's form: a variant is a struct of its two parts."""
+    if isinstance(value, VariantVal):
+        return {"value": value.value, "metadata": value.metadata}
+    return value
 
 
 def send_rows(options: JmsOptions, rows: Iterable[Row], prefix: str = "q:0:0") -> int:

@@ -16,10 +16,11 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from pyjms.jms.message import DUPLICATE_ID_PROPERTY
-from pyjms.spark import sink as writers
+from pyjms.spark import formats, sink
 from pyjms.spark.options import read_options
 from pyjms.spark.rows import new_columns
 from pyjms.spark.spool import Spool
+from tests.kit.spark.rows import batch_of_rows
 
 
 def ids_of(monkeypatch: pytest.MonkeyPatch, query: str, batch: str, partition: int) -> list[str]:
@@ -36,13 +37,14 @@ def ids_of(monkeypatch: pytest.MonkeyPatch, query: str, batch: str, partition: i
                 sent.append(outgoing.message.properties[DUPLICATE_ID_PROPERTY])
         return len(sent)
 
-    monkeypatch.setattr(writers, "TaskContext", SimpleNamespace(get=lambda: context))
-    monkeypatch.setattr(writers, "send_rows", send_rows)
+    monkeypatch.setattr(formats, "TaskContext", SimpleNamespace(get=lambda: context))
+    monkeypatch.setattr(sink, "send_rows", send_rows)
     options = read_options(
         {"url": "tcp://x:1", "destination": "q", "exactlyOnce": "ids", "mapOnly": "true"}, "sink"
     )
     schema = StructType().add("text", "string")
-    writers.JmsStreamWriter(options, schema).write(iter([Row(text="a"), Row(text="b")]))
+    rows = [batch_of_rows([Row(text=text)], schema) for text in ("a", "b")]
+    formats.JmsStreamWriter(options, schema).write(iter(rows))
     return sent
 
 

@@ -11,9 +11,8 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import StructType
 
 from pyjms.errors import ConfigurationException
+from pyjms.spark.formats import JmsBatchWriter, JmsDataSource, JmsStreamWriter
 from pyjms.spark.options import read_options
-from pyjms.spark.sink import JmsBatchWriter, JmsStreamWriter
-from pyjms.spark.source import JmsDataSource
 from pyjms.spark.spool import SpoolStreamReader
 
 URL = "tcp://h:1"

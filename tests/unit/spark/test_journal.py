@@ -23,10 +23,10 @@ from pyjms.jms.message import (
     StreamMessage,
     TextMessage,
 )
+from pyjms.spark.formats import JournalDataSource
 from pyjms.spark.journal import (
     MESSAGES,
     RECORDS,
-    JournalDataSource,
     MessagesReader,
     PendingMessages,
     RecordFilter,

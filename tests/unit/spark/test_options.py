@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyjms.errors import ConfigurationException
+from pyjms.spark.formats import JmsDataSource
 from pyjms.spark.options import JOURNAL_OPTIONS, OPTIONS, Role, read_options
-from pyjms.spark.source import JmsDataSource
 
 URL = {"url": "tcp://h:1", "destination": "IN"}
 

@@ -48,6 +48,7 @@ from pyspark.sql.types import (
 )
 
 from pyjms.errors import ConfigurationException
+from pyjms.spark.formats import with_models
 from pyjms.spark.options import BODY_SCHEMA
 from pyjms.spark.schema import (
     BodyReader,
@@ -57,7 +58,6 @@ from pyjms.spark.schema import (
     model_columns,
     struct_of,
 )
-from pyjms.spark.source import with_models
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 Body = str | bytes | None | tuple[str, bytes]

@@ -38,11 +38,11 @@ from pyjms.spark.outgoing import (
     SINK_COLUMNS,
     Outgoing,
     OutgoingColumns,
-    batch_of_rows,
     check_columns,
     message_schema,
 )
 from pyjms.spark.rows import MESSAGE_COLUMNS
+from tests.kit.spark.rows import batch_of_rows
 
 TEXT = StringType()
 VARIANT = VariantVal(b"\x02\x02\x00\x01\x00\x02\x04\x0c\x05\x05x", b"\x01\x02\x00\x01\x02ns")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.spark.session import session_conf
+from pyjms.spark.session import LOCAL_CONF, session_conf
 from pyjms.spark.start import archive_options, link_spark_home, spark_home
 
 pytest.importorskip("pyspark")
@@ -131,11 +131,21 @@ def test_the_start_up_cache_is_written_then_used(
     assert other.startswith(writes), "other jars have another cache"
 
 
-def test_only_a_local_spark_forks_workers_that_have_imported() -> None:
-    name = "spark.python.daemon.module"
-    assert session_conf("local[2]")[name] == "pyjms.spark.daemon"
+@pytest.mark.parametrize("name", LOCAL_CONF)
+def test_settings_of_a_local_spark_are_not_those_of_a_cluster_and_can_be_overridden(
+    name: str,
+) -> None:
+    assert session_conf("local[2]")[name] == LOCAL_CONF[name]
     assert name not in session_conf("spark://host:7077")
-    assert session_conf("local[2]", {name: "pyspark.daemon"})[name] == "pyspark.daemon"
+    assert session_conf("local[2]", {name: "own"})[name] == "own"
+
+
+@pytest.mark.fact("spark-pipeline 2.3")
+def test_what_planning_processes_import_is_neither_the_client_nor_a_reader() -> None:
+    code = "import sys, pyspark_jms, pyspark_jms_journal; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    packages = {".".join(name.split(".")[:2]) for name in done.stdout.split()}
+    assert packages.isdisjoint({"pyjms.client", "pyjms.transport", "pyjms.sync", "asyncio"})
 
 
 def test_the_daemons_imports_start_no_thread_that_a_fork_would_lose() -> None:

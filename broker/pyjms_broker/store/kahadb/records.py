@@ -37,6 +37,7 @@ from pyjms.wire.kahadb.frames import (
     encode_message,
     to_transaction_info,
 )
+from pyjms.wire.kahadb.record_columns import ADD, RecordFields
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConsumerId,
@@ -259,6 +260,7 @@ class RecordFormat:
 
     def __init__(self, version: int) -> None:
         self.version = version
+        self._fields = RecordFields()
 
     def message_frame(self, message: ActiveMQMessage) -> bytes:
         """Return the marshalled message, including the fields that the broker has set."""
@@ -327,6 +329,11 @@ class RecordFormat:
 
     def stored_message(self, payload: bytes) -> ActiveMQMessage:
         """Return the message of an add's or update's payload."""
+        fields = self._fields
+        if payload[0] == ADD and fields.read(payload, 0, len(payload)):  # the usual form
+            message = self.decode(payload[fields.frame_at : fields.frame_end])
+            if message.message_id is not None:
+                return message
         command = decode_command(payload)
         if isinstance(command, KahaUpdateMessageCommand):
             command = command.message
