@@ -180,17 +180,19 @@ class _Writer:
     def _publish(self, messages: Messages, batch: int) -> None:
         staged = _staged(messages)
         if staged:
-            from pyjms.spark import sink  # imports the client
+            from pyjms.spark import sink
+            from pyjms.spark.connections import run_blocking
 
             stages = {m.stage: m.rows for m in staged}
-            sink.run_blocking(sink.publish, self.options, staged[0].query, batch, stages)
+            run_blocking(sink.publish, self.options, staged[0].query, batch, stages)
 
     def _discard(self, messages: Messages, batch: int) -> None:
         staged = _staged(messages)
         if staged:
             from pyjms.spark import sink
+            from pyjms.spark.connections import run_blocking
 
-            sink.run_blocking(sink.discard, self.options, staged[0].query, batch)
+            run_blocking(sink.discard, self.options, staged[0].query, batch)
 
 
 class JmsStreamWriter(_Writer, DataSourceStreamArrowWriter):
