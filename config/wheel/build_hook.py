@@ -13,13 +13,14 @@ concern the packages alone. The compiler runs in a process of its own there, whi
 releasing, one by one, the millions of objects that mypy has made. The C code comes in a file for
 each module, and as many of them are built at a time as there are processors; their objects are one
 library, in which calls from module to module are direct. `prepare_module` changes the copies where
-mypyc compiles something else than Python would do.
+mypyc compiles something else than Python would do, `repair_weak_references` the C code.
 """
 
 from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -155,6 +156,30 @@ def _name(base: ast.expr) -> str:
     return ast.unparse(base).partition("[")[0].rpartition(".")[2]
 
 
+_OWNED_WEAK_REFERENCE = re.compile(
+    r"^ +Py_(?:VISIT|CLEAR)\(\*\(\(PyObject \*\*\)"
+    r"\(\(char \*\)self \+ sizeof\(PyObject \*\) \+ .*\n",
+    re.MULTILINE,
+)
+_CLASS = re.compile(r"^(?=static int\n\w+_traverse\()", re.MULTILINE)
+_END_OF_OBJECT = re.compile(r"_dealloc\(.* \*self\)\n\{\n(?: +PyObject_GC_UnTrack\(self\);\n)?")
+_FORGET = "    if (Py_TYPE(self)->tp_weaklistoffset) PyObject_ClearWeakRefs((PyObject *)self);\n"
+
+
+def repair_weak_references(code: str) -> str:
+    """Return the C code of mypyc with the weak references to its objects handled as Python does.
+
+    Objects whose class has an interpreted base can be referenced weakly. mypyc takes the list of
+    their weak references for an object that it owns, and does not clear them at the end.
+    """
+    classes = _CLASS.split(code)
+    for number, each in enumerate(classes):
+        if "ManagedDict(" in each or _OWNED_WEAK_REFERENCE.search(each):
+            repaired = _OWNED_WEAK_REFERENCE.sub("", each)
+            classes[number] = _END_OF_OBJECT.sub(lambda end: end.group() + _FORGET, repaired)
+    return "".join(classes)
+
+
 def compile_modules(tree: Path, modules: Sequence[str], *, quick: bool) -> None:
     """Build the extensions of `modules` beside their sources in `tree`."""
     command = [sys.executable, "-P", __file__, *([QUICK] if quick else []), *modules]
@@ -197,6 +222,8 @@ def build_extensions(modules: list[str], *, quick: bool) -> None:
         multi_file=True,
         group_name=LIBRARY,
     )
+    for path in Path("build").rglob("*.c"):
+        path.write_text(repair_weak_references(path.read_text()))
     for extension in extensions:
         extension.extra_compile_args = [*extension.extra_compile_args, *NO_WARNINGS]
     setup(

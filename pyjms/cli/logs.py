@@ -152,7 +152,7 @@ class _FileOutput(QueueHandler):
         self._left_out = 0
         self._is_open = True
         self.on_fork()
-        inherits(self)
+        self._inheritance = inherits(self)
 
     def on_fork(self) -> None:
         """Write with a thread of this process: a child has not its parent's."""

@@ -79,7 +79,7 @@ from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.management import JMSConnectionStats
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, spawn
-from pyjms.runtime.fork import inherited_error, inherits
+from pyjms.runtime.fork import Inheritance, inherited_error, inherits
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.openwire.correlator import (
     InterruptionListener,
@@ -319,7 +319,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         transport.listener = self
         if isinstance(transport, ReconnectingTransport):
             transport.interruptions = self
-        inherits(self)
+        self.inheritance: Inheritance | None = inherits(self)
 
     # For the application.
 
@@ -398,6 +398,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
             self._state = _CLOSED  # an inherited connection is closed by the parent process
             return
         self._state = _CLOSED
+        self.inheritance = None
         self.is_started = False
         try:
             last = await self._dispose(sessions)

@@ -510,7 +510,7 @@ class _Sharing:
         """The exception listeners of the handles."""
         self.interruptions: SharedInterruptions = SharedInterruptions()
         self.on_fork()
-        inherits(self)
+        self._inheritance = inherits(self)
 
     def on_fork(self) -> None:
         """Start without a connection, also in a forked child process, which opens its own."""

@@ -891,7 +891,7 @@ class PooledConnectionFactory(QueueConnectionFactory, TopicConnectionFactory):
         """The statistics of the pool, always enabled."""
         self._is_stopped = False
         self.on_fork()
-        inherits(self)
+        self._inheritance = inherits(self)
 
     def on_fork(self) -> None:
         """Start without connections, also in a forked child process, which opens its own."""

@@ -26,7 +26,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 from weakref import WeakSet
 
 from pyjms.errors import IllegalStateException
@@ -44,16 +44,28 @@ class _Inheritable(Protocol):
     def on_fork(self) -> None: ...
 
 
-_inheritable: Final[WeakSet[Any]] = WeakSet()
+class Inheritance:
+    """Keeps an object, and is kept by it: there are no weak references to compiled objects."""
+
+    __slots__ = ("__weakref__", "item")
+
+    def __init__(self, item: _Inheritable) -> None:
+        self.item = item
+
+
+_inherited: Final[WeakSet[Inheritance]] = WeakSet()
 _calls: Final[list[Callable[[], object]]] = []
 
 
-def inherits(item: _Inheritable) -> None:
-    """Register `item.on_fork()` to be called in child processes, as long as `item` exists.
+def inherits(item: _Inheritable) -> Inheritance:
+    """Register `item.on_fork()` to be called in child processes, as long as the result exists.
 
-    It runs in the child's only thread, before any other code, and must neither wait nor raise.
+    `item` keeps the result, and may drop it to end the registration. `on_fork` runs in the child's
+    only thread, before any other code, and must neither wait nor raise.
     """
-    _inheritable.add(item)
+    inheritance = Inheritance(item)
+    _inherited.add(inheritance)
+    return inheritance
 
 
 def call_in_child(function: Callable[[], R]) -> Callable[[], R]:
@@ -105,8 +117,8 @@ def _on_fork() -> None:
     atexit.register(_restart_thread_pool)
     for function in _calls:
         function()
-    for item in list(_inheritable):
-        item.on_fork()
+    for inheritance in list(_inherited):
+        inheritance.item.on_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -33,7 +33,7 @@ class IdGenerator:
     def __init__(self, prefix: str = "ID:") -> None:
         self._prefix = prefix
         self.on_fork()
-        inherits(self)
+        self._inheritance = inherits(self)
 
     def on_fork(self) -> None:
         """Start to generate ids that differ from those of the parent process."""

@@ -59,10 +59,11 @@ from weakref import WeakValueDictionary
 
 import anyio
 
+from pyjms.client.connection import ActiveMQConnection
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, loop_options, spawn
-from pyjms.runtime.fork import call_in_child
+from pyjms.runtime.fork import Inheritance, call_in_child
 from pyjms.runtime.logging import get_logger
 from pyjms.template.workers import current_worker
 
@@ -84,7 +85,9 @@ class _LoopThread:
 
     def add(self, core: object, close: str) -> None:
         """Have `core` closed at exit by its coroutine method `close`, if it still exists."""
-        self._open[id(core), close] = core
+        held = core.inheritance if isinstance(core, ActiveMQConnection) else core
+        if held is not None:
+            self._open[id(core), close] = held
 
     def _run(self) -> None:
         try:
@@ -107,7 +110,8 @@ class _LoopThread:
         async def close() -> None:
             try:
                 with _clock.timeout(_EXIT_TIMEOUT):
-                    for (_, method), core in reversed(list(self._open.items())):
+                    for (_, method), held in reversed(list(self._open.items())):
+                        core = held.item if isinstance(held, Inheritance) else held
                         await _close_quietly(getattr(core, method))
             finally:
                 done.set()

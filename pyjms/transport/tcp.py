@@ -76,7 +76,7 @@ from pyjms.errors import (
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import Waiters
 from pyjms.runtime.event_loop import BackgroundTask, LoopHandle, end_tasks, spawn, with_cleanup
-from pyjms.runtime.fork import inherits, let_go_of_socket
+from pyjms.runtime.fork import Inheritance, inherits, let_go_of_socket
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.turn import Turn
 from pyjms.transport.base import Transport
@@ -604,6 +604,7 @@ class TcpTransport(Transport[C]):
         self._holds = False  # `buffer` begins with a held command, and no send is scheduled
         self._reader: SocketReader | None = None
         self._turn: Turn | None = None
+        self._inheritance: Inheritance | None = None
         self._loop: LoopHandle
 
     @property
@@ -634,7 +635,7 @@ class TcpTransport(Transport[C]):
             self._stream = await self._secure(self._stream)
         apply_options(self._stream, self.options)
         read_on_demand(self._stream)
-        inherits(self)
+        self._inheritance = inherits(self)
         self._loop = LoopHandle()
         self._writer = writer_for(self._stream)
         if self.unsent_budget is not None:
@@ -677,6 +678,7 @@ class TcpTransport(Transport[C]):
                 for task in (writer, self._closer_task):
                     if task is not None:
                         await task.wait()
+        self._inheritance = None
 
     def oneway(self, command: C) -> None:
         writer = self._writer

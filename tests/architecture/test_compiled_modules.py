@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from config.wheel.build_hook import compiled_modules, prepare_module
+from config.wheel.build_hook import compiled_modules, prepare_module, repair_weak_references
 from tests.kit.source_tree import ROOT
 
 HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "custom")
@@ -197,6 +197,66 @@ def test_a_raised_error_keeps_its_cause(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ä") as raised:
         function(cause)
     assert raised.value.__cause__ is cause
+
+
+WEAK_SIDES = {"WeakSet": 0, "WeakKeyDictionary": 0, "WeakValueDictionary": 1}
+"""Which type argument of a container it refers to weakly."""
+ANY_KIND = {"pyjms/sync/portal.py"}
+"""Modules that name no class; what they refer to weakly is no object of a compiled class."""
+
+
+def weakly_referenced(path: Path) -> Iterator[tuple[int, set[str]]]:
+    """Yield lines and the names of the classes whose objects are referred to weakly there."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = {each.name for each in node.names} | {getattr(node, "module", None)}
+            names = {each.name for each in node.names}
+            if "weakref" in modules and not names <= set(WEAK_SIDES):
+                yield node.lineno, {"object"}  # a reference that does not say to what
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) in WEAK_SIDES:
+            arguments = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            side = ast.unparse(arguments[WEAK_SIDES[ast.unparse(node.value)]])
+            yield node.lineno, set(re.sub(r"\[.*?\]", "", side).split(" | "))
+
+
+def test_nothing_refers_weakly_to_objects_of_compiled_classes() -> None:
+    """Most have no place for weak references; see pyjms.runtime.fork.Inheritance for another way."""
+    compiled = {node.name for module in MODULES for node in classes_of(module)}
+    assert [
+        f"{path.relative_to(ROOT)}:{line}: {', '.join(names)}"
+        for folder in ("pyjms", "broker")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if "weakref" in path.read_text(encoding="utf-8")
+        for line, names in weakly_referenced(path)
+        if compiled.intersection(names)
+        or ({"Any", "object"} & names and path.relative_to(ROOT).as_posix() not in ANY_KIND)
+    ] == []
+
+
+def test_weak_references_to_compiled_objects_end_with_them() -> None:
+    """A class with an interpreted base has a place for them, which mypyc takes for an attribute."""
+    code = """\
+static int
+module___Kind_traverse(module___KindObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->_name);
+    Py_VISIT(*((PyObject **)((char *)self + sizeof(module___KindObject))));
+    Py_VISIT(*((PyObject **)((char *)self + sizeof(PyObject *) + sizeof(module___KindObject))));
+    return 0;
+}
+static void
+module___Kind_dealloc(module___KindObject *self)
+{
+    PyObject_GC_UnTrack(self);
+    CPy_TRASHCAN_BEGIN(self, module___Kind_dealloc)
+}
+"""
+    repaired = repair_weak_references(code).splitlines()
+    before = code.splitlines()
+    assert [line for line in before if line not in repaired] == [before[5]]
+    (added,) = [line for line in repaired if line not in before]
+    assert "PyObject_ClearWeakRefs((PyObject *)self);" in added
+    assert repaired.index(added) == repaired.index("    PyObject_GC_UnTrack(self);") + 1
 
 
 def interpreted_files_that_extend(names: Iterable[str]) -> list[Path]:

@@ -19,7 +19,6 @@ from pyjms_broker.api.context import (
 from pyjms_broker.api.destination import (
     BrokerDestination,
     DestinationFilter,
-    DestinationStatistics,
     RegionDestination,
 )
 from pyjms_broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
@@ -29,6 +28,7 @@ from pyjms_broker.api.policies import (
     SubscriptionRecovery,
     SubscriptionRecoveryPolicy,
 )
+from pyjms_broker.api.statistics import DestinationStatistics
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.transaction import PendingWork, Synchronization, Transaction, TransactionState
 from pyjms_broker.api.usage import MemoryUsage

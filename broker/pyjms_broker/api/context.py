@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyjms.jms.destination import Destination
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SecurityContext:
     """The user and groups of a connection. Source: ActiveMQ SecurityContext."""
 
@@ -218,39 +218,62 @@ class ConnectionContext:
         return self.access is None or self.access.may(Right.READ, destination)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ProducerExchange:
     """A producer's context, with its last destination cached.
 
     Source: ActiveMQ ProducerBrokerExchange.
     """
 
-    context: ConnectionContext
-    info: ProducerInfo | None = None
-    transaction: Transaction | None = None
-    """The transaction of its messages; None: they take effect at once."""
-    is_internal: bool = field(default=False, init=False)
-    """Whether the broker forwards a client's message to an internal destination."""
-    sent_count: int = field(default=0, init=False)
-    """Number of messages sent."""
-    blocked_sends: int = field(default=0, init=False)
-    """Number of messages that had to wait for space."""
-    blocked_time: float = field(default=0.0, init=False)
-    """Total time that messages have waited, in milliseconds."""
-    is_redelivery: bool = field(default=False, init=False)
-    """Whether the broker redelivers a failed message, which is scheduled unlike its other ones."""
-    outer: ProducerExchange | None = field(default=None, init=False)
-    """The producer's own exchange, if this one is within a transaction."""
-    _transacted: ProducerExchange | None = field(default=None, init=False)
-    destination: object = field(default=None, init=False)
-    region_destination: BrokerDestination | None = field(default=None, init=False)
-    table_version: int = field(default=-1, init=False)
-    """The version of the destination table when the two fields above were set."""
-    last_stored_sequence: int | None = field(default=None, init=False)
-    """After a failover: the highest sequence number of its stored messages.
-    (activemq-broker T27)"""
-    unanswered: deque[Completion] | None = field(default=None, init=False)
-    """The sends that are not stored yet, oldest first; only for clients that may fail over."""
+    __slots__ = (
+        "_transacted",
+        "blocked_sends",
+        "blocked_time",
+        "context",
+        "destination",
+        "info",
+        "is_internal",
+        "is_redelivery",
+        "last_stored_sequence",
+        "outer",
+        "region_destination",
+        "sent_count",
+        "table_version",
+        "transaction",
+        "unanswered",
+    )
+
+    def __init__(
+        self,
+        context: ConnectionContext,
+        info: ProducerInfo | None = None,
+        transaction: Transaction | None = None,
+    ) -> None:
+        self.context = context
+        self.info = info
+        self.transaction = transaction
+        """The transaction of its messages; None: they take effect at once."""
+        self.is_internal = False
+        """Whether the broker forwards a client's message to an internal destination."""
+        self.sent_count = 0
+        """Number of messages sent."""
+        self.blocked_sends = 0
+        """Number of messages that had to wait for space."""
+        self.blocked_time = 0.0
+        """Total time that messages have waited, in milliseconds."""
+        self.is_redelivery = False
+        """Whether the broker redelivers a failed message, scheduled unlike its other ones."""
+        self.outer: ProducerExchange | None = None
+        """The producer's own exchange, if this one is within a transaction."""
+        self._transacted: ProducerExchange | None = None
+        self.destination: object = None
+        self.region_destination: BrokerDestination | None = None
+        self.table_version = -1
+        """The version of the destination table when the two fields above were set."""
+        self.last_stored_sequence: int | None = None
+        """After a failover: the highest sequence number of its stored messages.
+        (activemq-broker T27)"""
+        self.unanswered: deque[Completion] | None = None
+        """The sends that are not stored yet, oldest first; for clients that may fail over."""
 
     def within(self, transaction: Transaction) -> ProducerExchange:
         """Return the producer's exchange for messages of `transaction`.
@@ -286,11 +309,18 @@ class ProducerExchange:
         return forwarding
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ConsumerExchange:
     """A consumer's context and subscription. Source: ActiveMQ ConsumerBrokerExchange."""
 
-    context: ConnectionContext
-    subscription: Subscription | None
-    transaction: Transaction | None = None
-    """The transaction of its acknowledgements."""
+    __slots__ = ("context", "subscription", "transaction")
+
+    def __init__(
+        self,
+        context: ConnectionContext,
+        subscription: Subscription | None,
+        transaction: Transaction | None = None,
+    ) -> None:
+        self.context = context
+        self.subscription = subscription
+        self.transaction = transaction
+        """The transaction of its acknowledgements."""

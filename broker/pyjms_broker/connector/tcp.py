@@ -121,7 +121,7 @@ class TcpConnector(TransportConnector):
             listener=f"connector '{self.name}'",
             change="this connector's uri (broker.yaml: connectors; or --openwire HOST:PORT)",
         )
-        inherits(self)
+        self._inheritance = inherits(self)
         self._port = int(self._listeners[0].extra(SocketAttribute.local_port))
         try:
             if not self.checks_clients:

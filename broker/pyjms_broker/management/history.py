@@ -43,7 +43,8 @@ from pyjms_broker.api.names import is_internal
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
+    from pyjms_broker.api.destination import BrokerDestination
+    from pyjms_broker.api.statistics import DestinationStatistics
     from pyjms_broker.management.host import ManagedBroker
 
 logger = get_logger(__name__)

@@ -22,7 +22,8 @@ from pyjms_broker.api.access import STATISTICS_PREFIX, is_statistics
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion, all_of
 from pyjms_broker.api.context import ProducerExchange
-from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
+from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.statistics import DestinationStatistics
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.management.host import minimum, reset_statistics, totals

@@ -24,9 +24,10 @@ from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
-from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
+from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.api.fields import check_message, needs_no_check
 from pyjms_broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
+from pyjms_broker.api.statistics import DestinationStatistics
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.dead_letters import DeadLetterOrdering, unstored_dead_letter

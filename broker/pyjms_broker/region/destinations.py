@@ -28,9 +28,10 @@ from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.destination import BrokerDestination, DestinationStatistics
+from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.fields import check_destination
 from pyjms_broker.api.names import is_internal
+from pyjms_broker.api.statistics import DestinationStatistics
 from pyjms_broker.policy.wildcard import (
     MAX_CACHED_LENGTH,
     PatternMap,

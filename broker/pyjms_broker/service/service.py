@@ -469,7 +469,7 @@ class BrokerService(BrokerConfiguration):
             raise inherited_error(f"Broker '{self.broker_name}'")
         if self._state.is_in_use:
             return
-        inherits(self)
+        self._inheritance = inherits(self)
         if self._state is BrokerState.STOPPED and not self.restart_allowed:
             raise IllegalStateException(
                 f"Restart of broker '{self.broker_name}' is not allowed",

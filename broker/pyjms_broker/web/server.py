@@ -26,7 +26,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.observability.server import EmbeddedServer
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
-from pyjms.runtime.fork import inherits, let_go_of_socket
+from pyjms.runtime.fork import Inheritance, inherits, let_go_of_socket
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.tls import TlsOptions, shared_context
 from pyjms.transport.uri import did_you_mean
@@ -261,6 +261,7 @@ class WebServer:
         self._configuration = configuration
         self._listeners: list[SocketListener] = []
         self._server: EmbeddedServer | None = None
+        self._inheritance: Inheritance | None = None
         self._tls: ssl.SSLContext | None = None
         self._renewal: BackgroundTask | None = None
         self.app: ASGIApp | None = None
@@ -311,7 +312,7 @@ class WebServer:
             listener="connector 'web'",
             change="web: port, or web: host",
         )
-        inherits(self)
+        self._inheritance = inherits(self)
         self._server = server
         await server.start(self._listeners, context)
 
@@ -364,6 +365,7 @@ class WebServer:
         if server is None:
             return
         await server.stop()
+        self._inheritance = None
         await self.context.close()
 
     def on_fork(self) -> None:

@@ -65,8 +65,8 @@ IDS = [
     "SimpleMessageListenerContainer",
 ]
 INTERNAL = {
-    "OPTIONS", "call_timeout", "interceptor_chain", "least_consumers", "listener_call", "loop_holds",
-    "most_consumers", "reply_sender",
+    "OPTIONS", "call_timeout", "inheritance", "interceptor_chain", "least_consumers", "listener_call",
+    "loop_holds", "most_consumers", "reply_sender",
     "settlement_chain", "turns",
 }  # fmt: skip
 

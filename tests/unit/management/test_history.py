@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint
 
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.testing.clock import VirtualClock
-from pyjms_broker.api.destination import DestinationStatistics
+from pyjms_broker.api.statistics import DestinationStatistics
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
 from pyjms_broker.management.history import BROKER_COLUMNS, History
 from pyjms_broker.service import BrokerService

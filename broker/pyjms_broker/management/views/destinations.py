@@ -13,8 +13,8 @@ from pyjms.errors import InvalidDestinationException, JMSException, MessageForma
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.runtime import clock as _clock
 from pyjms_broker.api.completion import wait_for
-from pyjms_broker.api.destination import DestinationStatistics
 from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.statistics import DestinationStatistics
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management import messages
