@@ -12,12 +12,15 @@ from typing import Final, TypeAlias
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.amqp.codec import (
     COMPOSITES,
+    I64,
     LIST_0,
     LIST_8,
     LIST_32,
     MAP_8,
     MAP_32,
+    NULL,
     READ_ERRORS,
+    STRING_8,
     WRITE_ERRORS,
     WRITERS,
     Reader,
@@ -29,7 +32,7 @@ from pyjms.wire.amqp.codec import (
     write_value,
 )
 from pyjms.wire.amqp.performatives import Header, Properties
-from pyjms.wire.amqp.values import Symbol, ULong, Value
+from pyjms.wire.amqp.values import Symbol, Timestamp, ULong, Value
 
 NO_BODY: Final = 0
 DATA: Final = 0x75
@@ -54,6 +57,11 @@ _NAMES: Final = {
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": _FOOTER,
 }
+_TIMESTAMP: Final = 0x83
+_TEXTS: Final = frozenset((0, 2, 3, 4, 5, 10, 12))
+_TIMES: Final = (8, 9)
+_FIELDS: Final = 13
+"""The fields of the properties that may be strings, those that are times, and their number."""
 _SECTIONS_OF_LISTS: Final = (_HEADER, PROPERTIES)
 _LISTS: Final = (LIST_0, LIST_8, LIST_32)
 _MAPS: Final = (MAP_8, MAP_32)
@@ -136,8 +144,31 @@ def decode_message(payload: bytes, *, body: bool = True, properties: bool = True
 
 
 def read_properties(payload: bytes, at: int) -> Properties:
-    """Return the section of properties whose list begins at `at`; raises `READ_ERRORS`."""
+    """Return the section of properties whose list begins at `at`; raises `READ_ERRORS`.
+
+    Its usual form, with short texts and times, is read here, since each call would cost as much as
+    a field.
+    """
     code = payload[at]
+    if code == LIST_8:
+        place, end, values = at + 3, at + 2 + payload[at + 1], list[Value]()
+        for index in range(payload[at + 2]):
+            kind = payload[place]
+            if kind == NULL:
+                values.append(None)
+                place += 1
+            elif kind == STRING_8 and index in _TEXTS:
+                start = place + 2
+                place = start + payload[place + 1]
+                values.append(payload[start:place].decode())
+            elif kind == _TIMESTAMP and index in _TIMES:
+                values.append(Timestamp(I64.unpack_from(payload, place + 1)[0]))
+                place += 9
+            else:
+                break
+        else:
+            if place == end <= len(payload) and len(values) <= _FIELDS:
+                return Properties(*values)
     if code == LIST_0:
         return Properties()
     if code not in _LISTS:

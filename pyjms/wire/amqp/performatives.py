@@ -666,7 +666,11 @@ def read_transfer(data: bytes) -> tuple[Transfer, int]:
         raise LookupError
     end = 5 + data[4]
     # written out in their most frequent forms, as each call would cost a tenth of the whole
-    handle, at = (0, 7) if data[6] == UINT_0 else _uint(data, 6)
+    if data[6] == UINT:
+        (handle,) = U32.unpack_from(data, 7)
+        at = 11
+    else:
+        handle, at = (0, 7) if data[6] == UINT_0 else _uint(data, 6)
     if data[at] == UINT:
         (delivery_id,) = U32.unpack_from(data, at + 1)
         at += 5

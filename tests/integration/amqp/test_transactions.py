@@ -146,6 +146,22 @@ async def test_other_outcomes_take_effect_at_the_commit(
     assert await left(amqp, "queue://a") == expected
 
 
+@pytest.mark.fact("amqp-connector A114", "amqp-connector A116")
+async def test_what_was_rejected_before_a_rollback_can_be_accepted(amqp: AmqpBroker) -> None:
+    client = await amqp.client()
+    await (await client.sender("queue://a")).texts("1", header=Header(durable=True))
+    coordinator = await client.coordinator()
+    receiver = await client.receiver("queue://a", credit=1)
+    message = await receiver.next()
+    txn_id = await coordinator.declare()
+    await client.settle(message, state=within(txn_id, Rejected()), settled=False)
+    await client.receive(Disposition)
+    assert await coordinator.discharge(txn_id, fail=True) == ACCEPTED
+    await client.settle(message)
+    await receiver.detach()
+    assert await left(amqp, "queue://a") == await left(amqp, "queue://ActiveMQ.DLQ") == []
+
+
 @pytest.mark.fact("amqp-connector A114")
 @pytest.mark.parametrize("outcome", [Rejected(), Modified(undeliverable_here=True)])
 @pytest.mark.parametrize("fail", [False, True])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -204,6 +205,9 @@ class Broker(Peer):
             delivery.settle(self.chance.choice([ACCEPTED, Rejected(), None]))
 
     def on_credit(self, link: Sender) -> None:
+        if link.run_room > 2 and self.chance.random() < 0.5:
+            contexts = [] if link.is_settled_mode else ["a", "b"]
+            link.send_run([b"x"] * 2, contexts)
         while link.credit and self.chance.random() < 0.6:
             link.send(bytes(self.chance.choice([0, 100, 3000])), settled=link.is_settled_mode)
         if link.drain:
@@ -235,14 +239,20 @@ def feed_engine(chance: random.Random) -> int:
     while data:
         size = chance.randrange(1, 400)
         portion, data = data[:size], data[size:]
-        for item in codec.receive_data(portion):
-            engine.receive(item)
-            found += not isinstance(item, Fault)
+        items = deque(codec.receive_data(portion))
+        while items:
+            taken = engine.receive_run(items)
+            if not taken:
+                item = items.popleft()
+                engine.receive(item)
+                taken = not isinstance(item, Fault)
+            found += taken
             assert engine.partial <= LIMIT
             assert engine.links <= 2 * SETTINGS.max_links
             assert len(engine.sessions) <= 2 * SETTINGS.max_sessions
             assert engine.links == sum(each.link_count for each in engine.sessions.values())
             assert engine.queued >= 0
+            assert engine.names == sum(each.names for each in engine.sessions.values())
     assert broker.events.count(("finish",)) == engine.is_finished
     codec.discard()
     engine.discard()

@@ -250,10 +250,13 @@ async def use(stream: ByteStream) -> None:
     assert await receiver.bodies(10) == [str(number) for number in range(10)]
 
 
+OPTIONS = ("", "?transport.transformer=jms")
+
+
 async def run(frames: int, seed: int = 1) -> int:
     """Send about so many frames; return the bytes that were added."""
-    return await socket_fuzz.run("amqp", talk, use, frames, seed)
+    return await socket_fuzz.run("amqp", talk, use, frames, seed, OPTIONS)
 
 
 if __name__ == "__main__":
-    socket_fuzz.main("amqp", talk, use)
+    socket_fuzz.main("amqp", talk, use, OPTIONS)

@@ -73,7 +73,7 @@ from pyjms_broker.connector.amqp.nodes import (
     filters_of_subscription,
     show_dynamic,
 )
-from pyjms_broker.connector.amqp.outgoing import Outgoing, to_payload
+from pyjms_broker.connector.amqp.outgoing import Outgoing, to_payload, usual_payload
 from pyjms_broker.region.subscription import LAST_DELIVERED_UNSET
 
 if TYPE_CHECKING:
@@ -308,26 +308,28 @@ class ConsumerLink:
         link, is_settled = self._link, self._link.is_settled_mode
         if self._waiting or (self._is_topic and not is_settled):
             return 0
+        longest = link.longest_of_run
         payloads: list[bytes] = []
-        contexts: list[Sent] = []
+        sent: list[Sent] = []
         for dispatch in islice(dispatches, link.run_room):
             message = dispatch.message if type(dispatch) is MessageDispatch else None
             if message is None or type(dispatch) is not MessageDispatch:
                 break
-            message_id = message.message_id
-            try:
-                payload, message_format = to_payload(dispatch, message)
-            except JMSException:
-                break  # `dispatch` raises it again
-            if message_format or message_id is None or len(payload) > link.longest_of_run:
+            message_id, message_format = message.message_id, 0
+            payload = usual_payload(dispatch, message)
+            if payload is None:
+                try:
+                    payload, message_format = to_payload(dispatch, message)
+                except JMSException:
+                    break  # `dispatch` raises it again
+            if message_format or message_id is None or len(payload) > longest:
                 break
             payloads.append(payload)
-            if not is_settled:
-                contexts.append(Sent(dispatch, message_id, is_kept=False))
-            else:
-                self._acknowledge_later(dispatch.destination, message_id)
+            sent.append(Sent(dispatch, message_id, is_kept=False))
         if payloads:
-            link.send_run(payloads, contexts)
+            link.send_run(payloads, () if is_settled else sent)
+        for each in sent if is_settled else ():  # which was not lost with the connection
+            self._acknowledge_later(each.destination, each.message_id)
         return len(payloads)
 
     def _end_browsing(self) -> None:

@@ -34,7 +34,6 @@ from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_REPEAT,
 )
 from pyjms.jms.types import Byte, Float, Long, Short
-from pyjms.runtime import clock as _clock
 from pyjms.wire.amqp.codec import LIST_0, READ_ERRORS, U32, decode_value
 from pyjms.wire.amqp.message import (
     DATA,
@@ -105,14 +104,8 @@ OBJECT: Final = "application/x-java-serialized-object"
 _OCTETS: Final = "application/octet-stream"
 
 
-class Incoming(NamedTuple):
-    """A message from a client, without destination and producer."""
-
-    message: ActiveMQMessage
-    to: str | None = None
-    """The address in the message."""
-    text_id: str | None = None
-    """The client's message id."""
+Incoming: TypeAlias = tuple[ActiveMQMessage, str | None, str | None]
+"""A message from a client, without destination and producer; the address in it; its message id."""
 
 
 # ids
@@ -203,9 +196,12 @@ def _property(value: object) -> object:
 
 
 # from a client
-def to_message(payload: bytes, message_format: int, transformer: str) -> Incoming:
-    """Return the message that a client has sent; it never fails. (amqp-connector A120)"""
-    now, key, body_at = _clock.time_ms(), None, 0
+def to_message(payload: bytes, message_format: int, transformer: str, now: int) -> Incoming:
+    """Return the message that a client has sent at `now` (ms); it never fails.
+
+    (amqp-connector A120)
+    """
+    key, body_at = None, 0
     try:
         begin, end, body_at = _split(payload)
         given = read_properties(payload, begin) if end else _NO_PROPERTIES
@@ -224,7 +220,7 @@ def to_message(payload: bytes, message_format: int, transformer: str) -> Incomin
         except (JMSException, OverflowError, ValueError):
             continue
         if key is not None and (convert is _jms) is (transformer == JMS):
-            _keep_shape(key, incoming.message, found, payload[body_at - 1])
+            _keep_shape(key, incoming[0], found, payload[body_at - 1])
         return incoming
     return _raw(payload, message_format, now)
 
@@ -315,8 +311,8 @@ def _shaped(shape: _Shape, payload: bytes, body_at: int, given: Properties, now:
     _set_headers(message, given)
     message_id = given.message_id
     if type(message_id) is not str or message_id.startswith("AMQP_"):
-        return Incoming(message, given.to, id_text(message_id))
-    return Incoming(message, given.to, message_id)
+        return message, given.to, id_text(message_id)
+    return message, given.to, message_id
 
 
 def _keep_shape(
@@ -325,17 +321,15 @@ def _keep_shape(
     """Keep what follows from the sections of a message, but not long ones, nor times."""
     outside, marshalled = key[0], message.marshalled_properties
     assert isinstance(outside, bytes)
-    properties = found.properties
     if (
         len(outside) + len(marshalled or b"") > LONGEST_LATEST
         or found.footer
         or not _SCHEDULES.keys().isdisjoint(found.message_annotations or ())
-        or (properties is not None and len(str(properties.content_type)) > LONGEST_LATEST)
     ):
         return
     is_native = found.body is None
     is_text = type(message) is ActiveMQTextMessage
-    kind = None if properties is None or is_native else properties.content_type
+    kind = None if found.properties is None else found.properties.content_type
     if is_text is not (section == VALUE or _is_text(kind)) and not is_native:
         return  # a text that is no UTF-8
     if len(_SHAPES) >= MOST_LATEST:
@@ -359,7 +353,7 @@ def _raw(payload: bytes, message_format: int, now: int) -> Incoming:
     message = ActiveMQBytesMessage(content=payload, persistent=True, priority=DEFAULT_PRIORITY)
     message.timestamp = now
     message.marshalled_properties = encode_map(properties)
-    return Incoming(message, address_of(payload))
+    return message, address_of(payload), None
 
 
 def address_of(payload: bytes) -> str | None:
@@ -435,7 +429,7 @@ def _with_headers(
                     _LATEST.clear()
                 _LATEST[latest] = marshalled
         message.marshalled_properties = marshalled
-    return Incoming(message, to, text_id)
+    return message, to, text_id
 
 
 _LATEST: Final[dict[tuple[object, ...], bytes]] = {}

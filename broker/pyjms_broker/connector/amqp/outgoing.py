@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyjms.errors import JMSException, MessageFormatException
@@ -225,6 +226,9 @@ def to_payload(dispatch: MessageDispatch, message: ActiveMQMessage) -> Outgoing:
     Raises:
         JMSException: it cannot be converted.
     """
+    shaped = usual_payload(dispatch, message)
+    if shaped is not None:
+        return Outgoing(shaped)
     properties = _map_sections(message)
     if properties.is_native:
         if message.TYPE != ActiveMQBytesMessage.TYPE:
@@ -234,21 +238,6 @@ def to_payload(dispatch: MessageDispatch, message: ActiveMQMessage) -> Outgoing:
             payload = _with_count(payload, dispatch.redelivery_counter)
         return Outgoing(payload, properties.message_format)
     destination = dispatch.destination or message.destination
-    key = None
-    if destination is not None and not (
-        dispatch.redelivery_counter > 0
-        or message.expiration
-        or message.reply_to is not None
-        or message.group_id is not None
-        or message.group_sequence
-        or message.compressed
-    ):
-        # its address is part of the properties, its type of the annotations
-        key = message.marshalled_properties, message.persistent, message.priority, destination.TYPE
-        shape = _SHAPES.get((*key, message.TYPE))
-        shaped = None if shape is None else _shaped(shape, message, destination)
-        if shaped is not None:
-            return Outgoing(shaped, properties.message_format)
     mapped = Message()
     mapped.header = _header(message, dispatch.redelivery_counter, properties)
     mapped.properties = _headers(message, destination, properties)
@@ -257,8 +246,14 @@ def to_payload(dispatch: MessageDispatch, message: ActiveMQMessage) -> Outgoing:
     mapped.footer = properties.footer or None
     mapped.encoded_properties = properties.encoded
     mapped.body_kind, mapped.body = _body_of(message, properties, mapped)
-    if key is not None and message.content and message.TYPE in _SHAPED:
-        _keep_shape((*key, message.TYPE), mapped, properties)
+    if (
+        destination is not None
+        and message.content
+        and message.TYPE in _SHAPED
+        and _RARE(message) == _USUAL
+        and not (dispatch.redelivery_counter > 0 or properties.message_format)
+    ):
+        _keep_shape(_shape_key(message, destination), mapped, properties)
     return Outgoing(encode_message(mapped), properties.message_format)
 
 
@@ -281,6 +276,17 @@ _SHAPED: Final = (ActiveMQBytesMessage.TYPE, ActiveMQTextMessage.TYPE)
 _ADDRESSES: Final[dict[tuple[int, str], bytes]] = {}
 """The encoded addresses of destinations."""
 _NULL: Final = b"\x40"
+_RARE: Final = attrgetter(
+    "expiration", "reply_to", "group_id", "group_sequence", "compressed", "user_id"
+)
+_USUAL: Final = (0, None, None, 0, False, None)
+"""What `_RARE` returns for messages that have shapes."""
+
+
+def _shape_key(message: ActiveMQMessage, destination: Destination) -> tuple[object, ...]:
+    # its address is part of the properties, its type of the annotations
+    kinds = destination.TYPE, message.TYPE
+    return message.marshalled_properties, message.persistent, message.priority, *kinds
 
 
 def _short(text: str | None) -> bytes:
@@ -291,10 +297,19 @@ def _short(text: str | None) -> bytes:
     return b"\xa1" + bytes((len(data),)) + data
 
 
-def _shaped(shape: _Shape, message: ActiveMQMessage, destination: Destination) -> bytes | None:
-    """Return a message of a known shape; None if it has another form all the same."""
-    content, message_id, user = message.content, message.message_id, message.user_id
-    if not content or message_id is None or user is not None:
+def usual_payload(dispatch: MessageDispatch, message: ActiveMQMessage) -> bytes | None:
+    """Return a message of format 0 of a known shape; None: `to_payload` has to convert it."""
+    content, message_id, destination = message.content, message.message_id, dispatch.destination
+    if (
+        not content
+        or message_id is None
+        or destination is None
+        or dispatch.redelivery_counter > 0
+        or _RARE(message) != _USUAL
+    ):
+        return None
+    shape = _SHAPES.get(_shape_key(message, destination))
+    if shape is None:
         return None
     if message.TYPE == ActiveMQTextMessage.TYPE:
         length = int.from_bytes(content[:4], "big")

@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, parse_destination
+from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.amqp.deliveries import Delivery
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
     Error,
     Rejected,
+    State,
     Target,
     TransactionalState,
 )
 from pyjms.wire.amqp.session import Link, Receiver
 from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
     MessageId,
     ProducerId,
     ProducerInfo,
@@ -156,13 +159,19 @@ class ProducerLink:
     def on_deliveries(self, deliveries: list[Delivery]) -> None:
         """Send messages to the broker."""
         session, transformer = self._session, self._session.options.transformer
+        producer_id, now = self.producer_id, _clock.time_ms()
+        messages: list[ActiveMQMessage] = []
+        accepted: list[Delivery] = []
         for delivery in deliveries:
             if self._link.is_detached:
-                return
-            if delivery.state is not None and not self._join_transaction(delivery):
-                continue
+                break
+            if delivery.state is not None:
+                session.publish(messages, accepted)  # which the end of the link does not affect
+                messages, accepted = [], []
+                if not self._join_transaction(delivery):
+                    break
             message, to, text_id = to_message(
-                delivery.payload, delivery.message_format, transformer
+                delivery.payload, delivery.message_format, transformer, now
             )
             destination = self._destination
             if destination is None:
@@ -172,16 +181,18 @@ class ProducerLink:
                     self._reject(delivery, Error(FAILED, error.reason))
                     continue
             message.destination = destination
-            message.producer_id = self.producer_id
-            message.message_id = MessageId(text_id, self.producer_id, next(self._sequence))
+            message.producer_id = producer_id
+            message.message_id = MessageId(text_id, producer_id, next(self._sequence))
             transaction: Transaction | None = delivery.context
             if transaction is not None:
                 message.transaction_id = transaction.xid
             if transaction is None or not delivery.settled:
-                session.publish(message, delivery)
+                messages.append(message)
+                accepted.append(delivery)
             else:  # a refusal ends the connection, and so the transaction
                 session.send(message)
                 self._refill()
+        session.publish(messages, accepted)
 
     def _join_transaction(self, delivery: Delivery) -> bool:
         """Set the transaction of a delivery; return whether the link is still attached."""
@@ -208,11 +219,12 @@ class ProducerLink:
         return self._latest[1]
 
     def on_accepted(self, deliveries: list[Delivery]) -> None:
-        """Answer messages that the broker has."""
-        for each in deliveries if any(each.context for each in deliveries) else ():
-            if each.context is not None:
-                each.settle(TransactionalState(each.context.txn_id, ACCEPTED))
-        self._link.settle_all(deliveries, ACCEPTED)
+        """Answer messages that the broker has, of the same transaction if of any."""
+        transaction: Transaction | None = deliveries[0].context
+        state: State = ACCEPTED
+        if transaction is not None:
+            state = TransactionalState(transaction.txn_id, ACCEPTED)
+        self._link.settle_all(deliveries, state)
         self._refill()
 
     def on_refusal(self, delivery: Delivery, failure: Throwable | None) -> None:

@@ -452,12 +452,14 @@ class AmqpSession(ClientSession[Item]):
             attach_producer(self, link)
 
     # to the broker
-    def publish(self, message: ActiveMQMessage, delivery: Delivery) -> None:
-        """Send a message to the broker with the others of the chunk; its link gets the answer."""
-        message.command_id = number = next(self.command_ids)
-        message.response_required = True
-        self._published[number] = delivery
-        self._together.append(message)
+    def publish(self, messages: list[ActiveMQMessage], deliveries: list[Delivery]) -> None:
+        """Send messages to the broker with the others of the chunk; their link gets the answers."""
+        ids, published = self.command_ids, self._published
+        for message, delivery in zip(messages, deliveries, strict=True):
+            message.command_id = number = next(ids)
+            message.response_required = True
+            published[number] = delivery
+        self._together += messages
 
     def acknowledge(self, ack: MessageAck) -> None:
         """Send an acknowledgement to the broker with the others of the chunk, without response."""
@@ -574,7 +576,10 @@ class AmqpSession(ClientSession[Item]):
             if delivery is None:
                 break
             count += 1
-            if accepted and accepted[-1].link is not delivery.link:
+            if accepted and (
+                accepted[-1].link is not delivery.link
+                or accepted[-1].context is not delivery.context
+            ):
                 producer_of(accepted[0]).on_accepted(accepted)
                 accepted = []
             accepted.append(delivery)

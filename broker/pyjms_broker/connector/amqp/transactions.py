@@ -34,7 +34,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.connector.amqp.nodes import DECODE_ERROR, FAILED, SEND_CONDITIONS, error_of
 
 if TYPE_CHECKING:
-    from pyjms_broker.connector.amqp.consumer_links import ConsumerLink
+    from pyjms_broker.connector.amqp.consumer_links import ConsumerLink, Sent
     from pyjms_broker.connector.amqp.session import AmqpSession
 
 _LEAST_CREDIT: Final = 0.2
@@ -64,13 +64,16 @@ class Transaction:
         returned: dict[ConsumerLink, list[Delivery]] = {}
         open_again: dict[Session, list[Delivery]] = {}
         for link, delivery, outcome in ended:
-            delivery.context.transaction = None
+            sent: Sent = delivery.context
+            sent.transaction = None
             if committed:
                 if not isinstance(outcome, Accepted):
                     link.apply(delivery, outcome)
                 if not delivery.settled:
                     delivery.settle(outcome)
-            elif delivery.settled:
+                continue
+            sent.is_acknowledged = False
+            if delivery.settled:
                 returned.setdefault(link, []).append(delivery)
             elif delivery.is_unsettled:
                 delivery.state = None  # the client may settle it without telling another

@@ -66,7 +66,7 @@ UUID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 
 
 def read(message: Message, transformer: str = "jms", message_format: int = 0) -> ActiveMQMessage:
-    return to_message(encode_message(message), message_format, transformer).message
+    return to_message(encode_message(message), message_format, transformer, clock.time_ms())[0]
 
 
 def shown(message: ActiveMQMessage, count: int = 0) -> Message:
@@ -177,7 +177,7 @@ def test_what_jms_cannot_have_is_left_to_native(body: object) -> None:
 @pytest.mark.parametrize("transformer", ["jms", "native", "raw"])
 def test_what_cannot_be_decoded_is_left_to_raw(transformer: str) -> None:
     now = clock.time_ms()
-    message = to_message(b"nonsense", 7, transformer).message
+    message = to_message(b"nonsense", 7, transformer, clock.time_ms())[0]
     assert type(message) is BYTES
     assert message.content == b"nonsense"
     assert (message.persistent, message.priority) == (True, 4)
@@ -230,9 +230,9 @@ def test_the_properties() -> None:
         group_sequence=UInt(5),
         reply_to_group_id="h",
     )
-    incoming = to_message(encode_message(Message(VALUE, "x", properties=properties)), 0, "jms")
-    message = incoming.message
-    assert (incoming.to, incoming.text_id) == ("queue://q", "mine")
+    payload = encode_message(Message(VALUE, "x", properties=properties))
+    message, to, text_id = to_message(payload, 0, "jms", 1)
+    assert (to, text_id) == ("queue://q", "mine")
     assert (message.user_id, message.type, message.reply_to) == ("ann", "kind", Topic("r"))
     assert message.correlation_id == f"AMQP_UUID:{UUID}"
     assert (message.timestamp, message.group_id, message.group_sequence) == (123, "g", 5)
@@ -479,7 +479,7 @@ def test_properties_return_to_their_sections() -> None:
 @pytest.mark.fact("amqp-connector A150")
 def test_what_was_stored_raw_is_sent_so() -> None:
     payload = encode_message(Message(VALUE, 5, footer={Symbol("f"): 1}))
-    message = to_message(payload, 0, "raw").message
+    message = to_message(payload, 0, "raw", clock.time_ms())[0]
     message.destination, message.message_id = Queue("q"), MessageId(None, PRODUCER, 1)
     assert to_payload(MessageDispatch(None, Queue("q"), message, 0), message).payload == payload
     again = shown(message, 3)
@@ -510,7 +510,7 @@ def test_long_content_types_are_not_kept() -> None:
     try:
         for number in range(8):
             properties = Properties(content_type=Symbol(f"{number}" + "x" * 1_000_000))
-            to_message(encode_message(Message(VALUE, "t", properties=properties)), 0, "jms")
+            to_message(encode_message(Message(VALUE, "t", properties=properties)), 0, "jms", 1)
         assert tracemalloc.get_traced_memory()[0] < 4_000_000
     finally:
         tracemalloc.stop()
@@ -568,11 +568,11 @@ def test_later_messages_of_a_shape_are_converted_like_the_first(
 ) -> None:
     mocker.patch.object(clock, "time_ms", return_value=1_700_000_000_000)
     payload = encode_message(SHAPES[name])
-    found = [to_message(payload, 7, transformer) for _ in range(3)]
-    assert values_of(found[1].message) == values_of(found[0].message)
+    found = [to_message(payload, 7, transformer, 1_700_000_000_000) for _ in range(3)]
+    assert values_of(found[1][0]) == values_of(found[0][0])
     assert found[1][1:] == found[0][1:]
     for destination in (Queue("q"), Topic("t" * 300)):
-        sent = [shown_bytes(each.message, destination) for each in found]
+        sent = [shown_bytes(each[0], destination) for each in found]
         assert sent[1] == sent[0]
 
 
@@ -590,7 +590,8 @@ def test_a_text_that_is_not_utf_8_decides_nothing_for_the_others() -> None:
     ]
     assert kinds == [BYTES, TEXT, BYTES, TEXT]
     invalid = b"\0\x53\x77\xa1\1\xff"  # a string
-    kinds = [type(to_message(each, 0, "jms").message) for each in (invalid, b"\0\x53\x77\xa1\1x")]
+    valid = b"\0\x53\x77\xa1\1x"
+    kinds = [type(to_message(each, 0, "jms", 1)[0]) for each in (invalid, valid)]
     assert kinds == [BYTES, TEXT]
 
 
