@@ -208,9 +208,6 @@ async def hold_embedded_broker(objects: ApplicationObjects) -> Connection | None
     A broker that a `vm://` URL creates stops with its last connection, and loses the messages that
     it keeps in memory. An application may have no connections at times: while all its listeners are
     paused, or between two sends of a template without a cache. So it keeps this one open.
-
-    Raises:
-        JMSException: the broker cannot be created.
     """
     native = objects.native_connection_factory()
     if type(native) is not ClientConnectionFactory:

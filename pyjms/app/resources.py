@@ -75,11 +75,7 @@ class _OpenResources:
         return function(*args)
 
     async def open(self, resource: Any, name: str) -> object:
-        """Open a resource and return its value.
-
-        Raises:
-            Exception: its function raised it.
-        """
+        """Open a resource and return its value."""
         make = providers.Factory(resource.provides, *resource.args, **resource.kwargs)
         made: Any = await self._run(make)
         if inspect.isawaitable(made):
@@ -140,11 +136,7 @@ class ApplicationResources:
         return [(each, names[each]) for each in needed if each in self._of_messages]
 
     async def open(self) -> None:
-        """Open the resources of the application, as it starts. A second call does nothing.
-
-        Raises:
-            Exception: the function of a resource raised it; those before are open.
-        """
+        """Open the resources of the application, as it starts. A second call does nothing."""
         if self._overridden:
             return
         names = self._names()
@@ -253,11 +245,7 @@ class MessageResources:
     async def around(
         self, message: Message, session: Session, call: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Return the result of `call()`, with the resources open.
-
-        Raises:
-            Exception: what a resource's function or `call` raised.
-        """
+        """Return the result of `call()`, with the resources open."""
         if self._of_messages is None:  # known when all handlers were looked at
             self._of_messages = self._application.of_messages(self._needed)
         if not self._of_messages:

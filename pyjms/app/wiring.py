@@ -613,11 +613,7 @@ class Wiring:
         return native_factory(self._factories.of(endpoint))
 
     async def open_resources(self) -> None:
-        """Open the `Resource` providers of the container, if there is one.
-
-        Raises:
-            Exception: the function of a resource raised it.
-        """
+        """Open the `Resource` providers of the container, if there is one."""
         if self.objects.has_container:
             await self._resources.open()
 

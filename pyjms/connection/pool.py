@@ -42,7 +42,7 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.jms import api
-from pyjms.jms.delegating import DelegatingConsumer
+from pyjms.jms.delegating import DelegatingConsumer, target_of
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic
 from pyjms.jms.domain import QueueConnectionFactory, TopicConnectionFactory
 from pyjms.jms.message import Message
@@ -488,10 +488,6 @@ def _not_in_jms_11(call: str) -> UnsupportedOperationException:
     )
 
 
-def _session_of(self: PooledSession) -> api.Session:
-    return self._target()
-
-
 def _consumer(self: PooledSession, target: api.MessageConsumer) -> api.MessageConsumer:
     return self._add(PooledConsumer(target, self._open.discard))
 
@@ -559,18 +555,16 @@ class PooledSession(SessionHandle[PhysicalSession]):
             )
         )
 
-    create_consumer = delegated_as(api.Session.create_consumer, _session_of, _consumer)
-    create_pull_consumer = delegated_as(api.Session.create_pull_consumer, _session_of, _consumer)
+    create_consumer = delegated_as(api.Session.create_consumer, target_of, _consumer)
+    create_pull_consumer = delegated_as(api.Session.create_pull_consumer, target_of, _consumer)
     create_durable_subscriber = delegated_as(
-        api.Session.create_durable_subscriber, _session_of, _consumer
+        api.Session.create_durable_subscriber, target_of, _consumer
     )
-    create_shared_consumer = delegated_as(
-        api.Session.create_shared_consumer, _session_of, _consumer
-    )
+    create_shared_consumer = delegated_as(api.Session.create_shared_consumer, target_of, _consumer)
     create_shared_durable_consumer = delegated_as(
-        api.Session.create_shared_durable_consumer, _session_of, _consumer
+        api.Session.create_shared_durable_consumer, target_of, _consumer
     )
-    create_browser = delegated_as(api.Session.create_browser, _session_of, _browser)
+    create_browser = delegated_as(api.Session.create_browser, target_of, _browser)
 
     def _take(self) -> PhysicalSession | None:
         self._on_close(self)

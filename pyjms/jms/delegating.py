@@ -19,7 +19,7 @@ from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 from pyjms.runtime.forwarding import DelegatedAttribute, delegated
 
-_target_of = methodcaller("_target")
+target_of = methodcaller("_target")
 _consumer_of = methodcaller("_consumer")
 
 
@@ -38,41 +38,41 @@ class DelegatingSession(Session):
     def acknowledge_mode(self) -> AcknowledgeMode:
         return self._target().acknowledge_mode
 
-    stats: DelegatedAttribute[Any] = DelegatedAttribute(_target_of, read_only=True)  # ActiveMQ's
+    stats: DelegatedAttribute[Any] = DelegatedAttribute(target_of, read_only=True)  # ActiveMQ's
     transformer: DelegatedAttribute[Any] = DelegatedAttribute(
-        _target_of, read_only=True
+        target_of, read_only=True
     )  # ActiveMQ's
-    message_listener: Final = DelegatedAttribute[MessageListener | None](_target_of, read_only=True)
+    message_listener: Final = DelegatedAttribute[MessageListener | None](target_of, read_only=True)
 
-    run: Final = delegated(Session.run, _target_of)
-    set_message_listener = delegated(Session.set_message_listener, _target_of)
-    create_queue = delegated(Session.create_queue, _target_of)
-    create_topic = delegated(Session.create_topic, _target_of)
-    create_message: Final = delegated(Session.create_message, _target_of)
-    create_text_message = delegated(Session.create_text_message, _target_of)
-    create_bytes_message = delegated(Session.create_bytes_message, _target_of)
-    create_map_message: Final = delegated(Session.create_map_message, _target_of)
-    create_stream_message: Final = delegated(Session.create_stream_message, _target_of)
-    create_object_message: Final = delegated(Session.create_object_message, _target_of)
-    create_blob_message: Final = delegated(Session.create_blob_message, _target_of)
-    create_temporary_queue = delegated(Session.create_temporary_queue, _target_of)
-    create_temporary_topic = delegated(Session.create_temporary_topic, _target_of)
-    delete_temporary = delegated(Session.delete_temporary, _target_of)
-    create_producer = delegated(Session.create_producer, _target_of)
-    create_consumer = delegated(Session.create_consumer, _target_of)
-    create_pull_consumer = delegated(Session.create_pull_consumer, _target_of)
-    create_durable_subscriber = delegated(Session.create_durable_subscriber, _target_of)
-    create_shared_consumer = delegated(Session.create_shared_consumer, _target_of)
-    create_shared_durable_consumer = delegated(Session.create_shared_durable_consumer, _target_of)
-    create_browser = delegated(Session.create_browser, _target_of)
-    unsubscribe = delegated(Session.unsubscribe, _target_of)
-    commit = delegated(Session.commit, _target_of)
-    rollback = delegated(Session.rollback, _target_of)
-    wait_for_completions: Final = delegated(Session.wait_for_completions, _target_of)
-    recover: Final = delegated(Session.recover, _target_of)
-    add_synchronization = delegated(Session.add_synchronization, _target_of)
+    run: Final = delegated(Session.run, target_of)
+    set_message_listener = delegated(Session.set_message_listener, target_of)
+    create_queue = delegated(Session.create_queue, target_of)
+    create_topic = delegated(Session.create_topic, target_of)
+    create_message: Final = delegated(Session.create_message, target_of)
+    create_text_message = delegated(Session.create_text_message, target_of)
+    create_bytes_message = delegated(Session.create_bytes_message, target_of)
+    create_map_message: Final = delegated(Session.create_map_message, target_of)
+    create_stream_message: Final = delegated(Session.create_stream_message, target_of)
+    create_object_message: Final = delegated(Session.create_object_message, target_of)
+    create_blob_message: Final = delegated(Session.create_blob_message, target_of)
+    create_temporary_queue = delegated(Session.create_temporary_queue, target_of)
+    create_temporary_topic = delegated(Session.create_temporary_topic, target_of)
+    delete_temporary = delegated(Session.delete_temporary, target_of)
+    create_producer = delegated(Session.create_producer, target_of)
+    create_consumer = delegated(Session.create_consumer, target_of)
+    create_pull_consumer = delegated(Session.create_pull_consumer, target_of)
+    create_durable_subscriber = delegated(Session.create_durable_subscriber, target_of)
+    create_shared_consumer = delegated(Session.create_shared_consumer, target_of)
+    create_shared_durable_consumer = delegated(Session.create_shared_durable_consumer, target_of)
+    create_browser = delegated(Session.create_browser, target_of)
+    unsubscribe = delegated(Session.unsubscribe, target_of)
+    commit = delegated(Session.commit, target_of)
+    rollback = delegated(Session.rollback, target_of)
+    wait_for_completions: Final = delegated(Session.wait_for_completions, target_of)
+    recover: Final = delegated(Session.recover, target_of)
+    add_synchronization = delegated(Session.add_synchronization, target_of)
     set_local_transaction_event_listener = delegated(
-        Session.set_local_transaction_event_listener, _target_of
+        Session.set_local_transaction_event_listener, target_of
     )
 
 

@@ -391,9 +391,6 @@ async def open_connection(
     """Open a connection with the factory's method for this domain, if it has one.
 
     Without credentials none are passed, so that the factory uses its own.
-
-    Raises:
-        JMSException: as for the factory.
     """
     create = factory.create_connection
     if domain is QueueConnection and isinstance(factory, QueueConnectionFactory):

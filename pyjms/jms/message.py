@@ -279,7 +279,7 @@ class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object])
         self._message = message
 
     def __getitem__(self, name: str) -> object:
-        value = self._find(name)
+        value = self.get_object(name)
         if value is None and name not in self._message.property_values():
             raise KeyError(name)
         return value
@@ -320,7 +320,7 @@ class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object])
         """Return whether the property exists, even with the value None. JMS: propertyExists."""
         if name in self._message.property_values():
             return True
-        return isinstance(name, str) and self._find(name) is not None
+        return isinstance(name, str) and self.get_object(name) is not None
 
     def __repr__(self) -> str:
         return f"MessageProperties({sorted(self)})"
@@ -341,9 +341,6 @@ class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object])
 
     def get_object(self, name: str) -> object:
         """Return the value with the type it was set with; None if it is missing."""
-        return self._find(name)
-
-    def _find(self, name: str) -> object:
         header = _HEADERS.get(name)
         if header is None:
             return self._message.property_values().get(name)
@@ -351,7 +348,7 @@ class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object])
 
     def _convert(self, name: str, target: str) -> object:
         try:
-            return convert(self._find(name), target, PROPERTY_READS, NULLS)
+            return convert(self.get_object(name), target, PROPERTY_READS, NULLS)
         except (MessageFormatException, ValueError, TypeError) as error:
             raise _about(error, name) from None
 

@@ -227,11 +227,7 @@ async def collect(
 async def send_rejected(
     delivery: Delivery, batch: Batch[Message], properties: ContainerProperties
 ) -> None:
-    """Send the rejected messages of a batch to the dead-letter destination.
-
-    Raises:
-        JMSException: the broker does not accept one of them.
-    """
+    """Send the rejected messages of a batch to the dead-letter destination."""
     name = properties.dead_letter or DEFAULT_DEAD_LETTER_QUEUE
     destination = parse_destination(name)
     rejected = [(batch.received[at], reason) for at, reason in sorted(batch.rejections.items())]

@@ -159,11 +159,7 @@ class StartOutcome:
         return True
 
     async def wait(self) -> None:
-        """Wait until the outcome is decided; return at once if nothing has started.
-
-        Raises:
-            Exception: the error of the start.
-        """
+        """Wait until the outcome is decided; return at once if nothing has started."""
         if self._settled is not None:
             await self._settled.wait()
         if self._failure is not None:

@@ -215,11 +215,7 @@ class ListenerExecution:
         return self._life_cycle.running or self._properties.accept_messages_while_stopping
 
     async def execute(self, delivery: Delivery, *, expose: bool) -> None:
-        """Call the listener and finish the delivery; `expose` binds the session during the call.
-
-        Raises:
-            Exception: what the listener, the commit or the acknowledgement raised.
-        """
+        """Call the listener and finish the delivery; `expose` binds the session during the call."""
         properties = self._properties
         factory = properties.connection_factory
         assert factory is not None
@@ -574,9 +570,6 @@ class Retries:
 
         Both in its session's transaction. A message whose requester can never be told, because the
         destination is gone or not allowed, becomes a dead letter.
-
-        Raises:
-            JMSException: the broker does not accept it.
         """
         properties, message = self._properties, delivery.message
         name = properties.dead_letter or DEFAULT_DEAD_LETTER_QUEUE

@@ -160,11 +160,7 @@ async def handle_exception(
     is_active: bool,
     delivery: Delivery | None = None,
 ) -> None:
-    """Report a failed delivery of a container; None: the end of a transaction failed.
-
-    Raises:
-        Exception: the error handler's own.
-    """
+    """Report a failed delivery of a container; None: the end of a transaction failed."""
     if isinstance(error, RejectedWhileStoppingError):
         return
     if is_infrastructure_failure(error):

@@ -497,9 +497,6 @@ class AsyncMessageListenerInvoker:
 
         The connection, session and consumer are opened for this receive as far as they are not
         cached. (spring-jms 1.2.3)
-
-        Raises:
-            Exception: the connection may be lost; recover before the next attempt.
         """
         if self.consumer is not None and self.session is not None:
             connection = self._resources.connection or self._resources.require_connection()

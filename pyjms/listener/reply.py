@@ -97,11 +97,7 @@ class ReplySender:
             ) from error
 
     async def send_error(self, error: BaseException, request: Message, session: Session) -> None:
-        """Send an error as the reply to `request`, which has a reply destination.
-
-        Raises:
-            JMSException: the broker does not accept it.
-        """
+        """Send an error as the reply to `request`, which has a reply destination."""
         assert request.reply_to is not None
         await self._send(error_reply(session, error), request.reply_to, request, session)
 

@@ -72,21 +72,13 @@ class ContainerResources:
         return self.connection
 
     async def establish(self) -> Connection:
-        """Return the shared connection, and open it if there is none.
-
-        Raises:
-            JMSException: it cannot be opened, or its client id is refused.
-        """
+        """Return the shared connection, and open it if there is none."""
         if self.connection is None:
             self.connection = await self._open()
         return self.connection
 
     async def refresh(self) -> Connection:
-        """Replace the shared connection by a new one, which is started if the old one was.
-
-        Raises:
-            JMSException: it cannot be opened; then there is no connection.
-        """
+        """Replace the shared connection by a new one, which is started if the old one was."""
         await self.release()
         connection = self.connection = await self._open()
         if self._started:
@@ -151,11 +143,7 @@ class ContainerResources:
         )
 
     async def create_consumer(self, session: Session) -> MessageConsumer:
-        """Create a consumer of the container's destination, or its durable subscriber.
-
-        Raises:
-            JMSException: the broker refuses it, or there is no such destination.
-        """
+        """Create a consumer of the container's destination, or its durable subscriber."""
         properties = self._properties
         destination = _with_prefetch(self._resolve_destination(session), properties)
         selector = properties.message_selector

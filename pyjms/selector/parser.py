@@ -243,7 +243,7 @@ class Builder:
         depth = _depth(operator.start_pos, left, right)
         return Arithmetic(operator.value, left, right, depth=depth)
 
-    def signed(self, children: list[Any]) -> Node:
+    def sign(self, children: list[Any]) -> Node:
         sign, operand = children
         if sign == "+":
             return cast("Node", operand)

@@ -151,11 +151,7 @@ _LONGEST_TEXT: Final = 2048
 async def send_dead_letter(
     session: Session, destination: Destination, message: Message, reason: BaseException
 ) -> None:
-    """Send a copy of `message` with the reason to `destination`, in the session's transaction.
-
-    Raises:
-        JMSException: the broker does not accept it.
-    """
+    """Send a copy of `message` with the reason to `destination`, in the session's transaction."""
     dead = sendable_copy(message)
     text = one_line(shorten(error_text(reason), _LONGEST_TEXT))
     name = qualified_name(type(reason))

@@ -226,9 +226,6 @@ class Worker:
         `proceed` is awaited in the calling task, with the context variables that the function has
         set, and may use this worker; the function may call it several times, in the same thread.
         Cancelling ends the wait as with `run`; a function that waits for `proceed` then ends.
-
-        Raises:
-            Exception: raised by `function`.
         """
         exchange = _Exchange()
         call = _Call(function, (argument, partial(self._ask, exchange)), self.loop, exchange.wake)

@@ -356,12 +356,12 @@ class ClientProtocol(Generic[O]):
                 f"Invalid bind parameters: {', '.join(f'wireFormat.{name}' for name in unknown)}",
                 hint=did_you_mean(unknown, self.wire_format),
             )
-        check_known(rest, set(SERVER), "bind", self._ignored(IGNORED_BY_SERVERS))
+        check_known(rest, set(SERVER), "bind", self._reasons_of(IGNORED_BY_SERVERS))
         check_known(
             TransportURI("transport", options=accepted, reported=uri.reported),
             {*ACCEPTED, *self.transport},
             "bind",
-            self._ignored(IGNORED_OF_ACCEPTED),
+            self._reasons_of(IGNORED_OF_ACCEPTED),
         )
         own = {**read_options(accepted, self.transport), **read_options(wire, self.wire_format)}
         server = {LINK_STEALING: str(self.steals_links), **rest.options}
@@ -371,7 +371,7 @@ class ClientProtocol(Generic[O]):
             **own,
         )
 
-    def _ignored(self, table: Mapping[str, str]) -> dict[str, str]:
+    def _reasons_of(self, table: Mapping[str, str]) -> dict[str, str]:
         return {
             name: self.silence if name.endswith("soTimeout") else reason
             for name, reason in table.items()

@@ -424,11 +424,7 @@ _KINDS: Final[dict[str, type[ActiveMQMessage]]] = {
 
 
 def to_message(frame: Frame, names: DestinationNames) -> ActiveMQMessage:
-    """Return the message of a SEND frame, without ids.
-
-    Raises:
-        JMSException: a header is missing or wrong, or a temporary destination cannot be created.
-    """
+    """Return the message of a SEND frame, without ids."""
     headers = frame.headers
     properties: dict[str, str] = {}
     message = _body(frame, properties)
@@ -602,11 +598,7 @@ class Transformed(NamedTuple):
 
 
 def transformed_body(message: ActiveMQMessage, transformation: str) -> Transformed | None:
-    """Return the body for a client that requested a transformation; None: unchanged.
-
-    Raises:
-        JMSException: the body cannot be converted.
-    """
+    """Return the body for a client that requested a transformation; None: unchanged."""
     kind = _kind(message)
     if kind is None:
         return None
