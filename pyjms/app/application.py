@@ -137,13 +137,7 @@ class Observation:
         return with_control(self.app(), ControlApp(self._registry, token.get_secret_value()))
 
     async def start(self) -> None:
-        """Start to serve health checks, because the application starts.
-
-        Raises:
-            ConfigurationException: a port is set, but uvicorn is not installed, or the loop is
-                trio's.
-            ResourceAllocationException: the port cannot be bound.
-        """
+        """Start to serve health checks, because the application starts."""
         self.phase = "starting"
         self._interceptors.attach(self.health)
         if self.port is not None:

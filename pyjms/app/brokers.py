@@ -44,12 +44,7 @@ class ByBroker(Mapping[str, T]):
         return tuple(self._created.values())
 
     def __getitem__(self, name: str) -> T:
-        """Return the object of this broker.
-
-        Raises:
-            KeyError: `brokers` has no such name.
-            ConfigurationException: the broker's settings cannot work.
-        """
+        """Return the object of this broker."""
         if name not in self._created:
             if name not in self._names:
                 raise KeyError(unknown_broker(name, self._names))
@@ -110,11 +105,7 @@ class ContainerFactories:
         return factory
 
     def of(self, endpoint: JmsListenerEndpoint) -> Any:
-        """Return the factory of an endpoint.
-
-        Raises:
-            ConfigurationException: it names a factory that does not exist.
-        """
+        """Return the factory of an endpoint."""
         found = next((made for known, made in self._found if known is endpoint), None)
         if found is None:
             found = self._new(endpoint)

@@ -122,11 +122,7 @@ _add_providers()
 def given_container(
     given: containers.Container | type[ApplicationContainer], settings: PyjmsSettings
 ) -> Any:
-    """Return the given container with `settings`.
-
-    Raises:
-        ConfigurationException: `given` is not an ApplicationContainer.
-    """
+    """Return the given container with `settings`."""
     if isinstance(given, type) and issubclass(given, ApplicationContainer):
         return given(settings=settings)
     if not isinstance(given, containers.Container) or not hasattr(given, "listener_registry"):
@@ -176,9 +172,6 @@ class Injection:
         Args:
             marker: a `Provide[...]`.
             blocking: for a function that cannot await, such as a `def` handler.
-
-        Raises:
-            ConfigurationException: there is no such provider.
         """
         provider = self._provider(marker)
         if isinstance(marker, _PROVIDER_MARKER):
@@ -187,11 +180,7 @@ class Injection:
         return (lambda: _blocking(provider())) if blocking else provider
 
     def provider_and_closing(self, marker: InjectionMarker) -> tuple[Any, bool]:
-        """Return the provider of a marker, and whether its resources are closed after the message.
-
-        Raises:
-            ConfigurationException: there is no such provider.
-        """
+        """Return the provider of a marker, and whether its resources close after the message."""
         return self._provider(marker), isinstance(marker, CLOSING)
 
     def _provider(self, marker: InjectionMarker) -> Any:

@@ -142,11 +142,7 @@ class TemplateInterceptors:
 
 
 def named_interceptors(names: Iterable[Any]) -> list[Any]:
-    """Return the interceptors in `names`; texts are replaced by the interceptors that they name.
-
-    Raises:
-        ConfigurationException: one cannot be loaded, or is not an interceptor.
-    """
+    """Return the interceptors in `names`; texts are replaced by the interceptors that they name."""
     found = [_load(each) if isinstance(each, str) else each for each in names]
     return list(in_order(found))
 

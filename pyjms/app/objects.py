@@ -140,11 +140,7 @@ def choose_listener_factory(
 def make_instrumentations(
     settings: PyjmsSettings, tracer_provider: Any, meter_provider: Any, registry: Any
 ) -> list[Instrumentation]:
-    """Return the instrumentations that the settings `observability` enable.
-
-    Raises:
-        ConfigurationException: a package that it needs is not installed.
-    """
+    """Return the instrumentations that the settings `observability` enable."""
     section = settings.observability
     found: list[Instrumentation] = []
     if section.tracing or section.metrics:
@@ -161,11 +157,7 @@ def make_instrumentations(
 
 
 def make_message_converter(settings: PyjmsSettings) -> MessageConverter:
-    """Return the converter of template and listeners, according to `jms.converter`.
-
-    Raises:
-        ConfigurationException: a mapped class cannot be imported.
-    """
+    """Return the converter of template and listeners, according to `jms.converter`."""
     section = settings.jms.converter
     mappings = {
         type_id: imported_class(name, f"jms.converter.type_id_mappings.{type_id}")
@@ -346,11 +338,7 @@ class ApplicationLoop(LoopHandle):
         return self._running is None or self._running.in_this_process
 
     def is_current(self) -> bool:
-        """Return whether the caller runs on this loop.
-
-        Raises:
-            IllegalStateException: the application is not running.
-        """
+        """Return whether the caller runs on this loop."""
         return self._require().is_current()
 
     def adopt(self, context: Context) -> Context:

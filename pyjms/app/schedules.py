@@ -29,12 +29,7 @@ _INTERVAL: Final = 5.0
 def resolved_schedule(
     mark: Schedule | None, own: ListenerOverride | None, resolve: Callable[[str], str]
 ) -> Schedule | None:
-    """Return a mark's schedule with the changes of the settings, and a valid cron entry.
-
-    Raises:
-        ConfigurationException: the settings set a schedule for a listener without one.
-        ValueError: the cron entry is invalid.
-    """
+    """Return a mark's schedule with the changes of the settings, and a valid cron entry."""
     cron, rate = (None, None) if own is None else (own.cron, own.fixed_rate)
     if mark is None:
         if cron is not None or rate is not None:
@@ -73,12 +68,7 @@ class Schedules:
     async def start(
         self, jobs: Iterable[tuple[AbstractMessageListenerContainer, Schedule]]
     ) -> None:
-        """Create the jobs, and keep them. Jobs that wait for their broker are created later.
-
-        Raises:
-            ConfigurationException: a broker has no scheduler.
-            JMSException: a broker refused a job.
-        """
+        """Create the jobs, and keep them. Jobs that wait for their broker are created later."""
         self._jobs = list(jobs)
         if not self._jobs:
             return

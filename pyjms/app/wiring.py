@@ -98,11 +98,7 @@ class ProvidedInstance:
 def marked_handlers(
     targets: Iterable[object],
 ) -> Iterator[tuple[Callable[..., Any], annotation.JmsListenerMark]]:
-    """Yield each handler with each of its listener marks.
-
-    Raises:
-        ConfigurationException: a target is a class.
-    """
+    """Yield each handler with each of its listener marks."""
     for function in functions(targets):
         for mark in annotation.listener_marks(function):
             yield function, mark
@@ -231,9 +227,6 @@ def with_provided_instances(
 
     Classes with handlers in modules among the targets are treated in the same way, unless an
     instance is also among the targets.
-
-    Raises:
-        ConfigurationException: several providers supply one of the classes.
     """
     targets = list(targets)
     found: list[object] = []
@@ -249,11 +242,7 @@ def with_provided_instances(
 
 
 def bound_to_instance(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler or hook as a method of its provided instance; others unchanged.
-
-    Raises:
-        ConfigurationException: the provider supplies another type, or is asynchronous.
-    """
+    """Return a handler or hook as a method of its provided instance; others unchanged."""
     owner = getattr(function, "__self__", None)
     if not isinstance(owner, ProvidedInstance):
         return function
@@ -294,11 +283,7 @@ def _class_of(provider: Any) -> type | None:
 
 
 def hook_call(function: Callable[..., Any], injector: Injector) -> Callable[[], Any]:
-    """Return a function without arguments that calls a hook.
-
-    Raises:
-        ConfigurationException: parameters cannot be supplied; a line for each.
-    """
+    """Return a function without arguments that calls a hook."""
     suppliers = _suppliers_of(function, inspect.signature(function).parameters.values(), injector)
 
     def call() -> Any:
@@ -312,11 +297,7 @@ def _suppliers_of(
     parameters: Iterable[inspect.Parameter],
     injector: Injector,
 ) -> dict[str, Callable[[], object]]:
-    """Return the suppliers of these parameters, which are `Provide[...]` or have defaults.
-
-    Raises:
-        ConfigurationException: parameters cannot be supplied; a line for each.
-    """
+    """Return the suppliers of these parameters, which are `Provide[...]` or have defaults."""
     suppliers: dict[str, Callable[[], object]] = {}
     problems = Problems()
     for parameter in parameters:
@@ -448,11 +429,7 @@ class Wiring:
         return ApplicationResources(self.objects.container)
 
     def check(self) -> tuple[list[JmsListenerEndpoint], list[Hook]]:
-        """Return the endpoints and the hooks, if they and the settings are valid.
-
-        Raises:
-            ConfigurationException: there are problems; a line for each.
-        """
+        """Return the endpoints and the hooks, if they and the settings are valid."""
         problems = Problems()
         found = self.find(problems)
         problems.raise_all()
@@ -485,22 +462,14 @@ class Wiring:
         checks.add_settings_problems(self.objects, self._settings, problems)
 
     def require_work(self) -> None:
-        """Refuse an application that has neither listeners nor hooks.
-
-        Raises:
-            ConfigurationException: it has none; the text says what was searched for.
-        """
+        """Refuse an application that has neither listeners nor hooks."""
         targets = self._provided_targets()
         has_listeners = len(self.objects.listener_registry()) > 0
         if not has_listeners and not any(map(is_work, functions(targets))):
             raise nothing_to_run(targets)
 
     def endpoints(self) -> list[JmsListenerEndpoint]:
-        """Return the endpoints of all marks, with `listeners.<id>` of the YAML applied.
-
-        Raises:
-            ConfigurationException: handlers cannot work; a line for each.
-        """
+        """Return the endpoints of all marks, with `listeners.<id>` of the YAML applied."""
         problems = Problems()
         endpoints = self._valid_endpoints(self._provided_targets(), problems)
         problems.raise_all()
@@ -707,12 +676,7 @@ class Wiring:
         *destinations: str | Destination,
         **options: Unpack[annotation.ListenerOptions],
     ) -> AbstractMessageListenerContainer:
-        """Add a listener for a handler as if it had a mark with these arguments, and start it.
-
-        Raises:
-            ConfigurationException: the handler cannot work.
-            IllegalStateException: the id is in use.
-        """
+        """Add a listener for a handler as if it had a mark with these arguments, and start it."""
         problems = Problems()
         found = checks.HandlerProblems(handler, problems, is_partial=False)
         endpoint = None
@@ -812,11 +776,7 @@ def _batch_size(mark: annotation.JmsListenerMark, settings: PyjmsSettings) -> in
 
 
 def _refuse_replies(handler: Callable[..., Any], batch_size: int | None) -> None:
-    """Refuse `@send_to` on a batch handler.
-
-    Raises:
-        ConfigurationException: the handler has a `@send_to`.
-    """
+    """Refuse `@send_to` on a batch handler."""
     if batch_size is not None and annotation.send_to_destination(handler) is not None:
         raise ConfigurationException(
             f"Handler {checks.handler_name(handler)}: a batch handler has no reply, so @send_to "

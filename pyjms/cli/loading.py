@@ -128,13 +128,7 @@ def _names_of_applications(modules: Iterable[ModuleType]) -> list[str]:
 def import_modules(
     targets: Iterable[str], guard: Guard = lambda _: nullcontext()
 ) -> list[ModuleType]:
-    """Import the modules for which the targets stand, each once.
-
-    Raises:
-        ConfigurationException: a module or file does not exist, a folder has no listeners, or
-            an import fails with an error of pyjms.
-        UserCodeFailed: an import raises another error.
-    """
+    """Import the modules for which the targets stand, each once."""
     modules: list[ModuleType] = []
     for target in targets:
         with guard(target):

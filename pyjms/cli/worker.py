@@ -74,12 +74,7 @@ _HOOKS_AND_CONNECTIONS = 6.0
 def run_worker(
     application: JmsApplication, arguments: WorkerArguments, on_started: Callable[[], None]
 ) -> None:
-    """Run `application` until SIGTERM or the end of the supervisor. The main thread only.
-
-    Raises:
-        ConfigurationException: its settings do not allow several processes.
-        Exception: as for `JmsApplication.start`.
-    """
+    """Run `application` until SIGTERM or the end of the supervisor. The main thread only."""
     if arguments.total > 1:
         _refuse_embedded_broker(application.settings)
         import multiprocessing  # the name is %(processName)s in log formats of the application

@@ -59,9 +59,6 @@ def encrypt(text: str, password: str, algorithm: Algorithm | None = None) -> str
         text: the text to encrypt.
         password: the password from which the key is derived.
         algorithm: an algorithm of ActiveMQ, for its files; None: our own.
-
-    Raises:
-        ConfigurationException: the package cryptography is not installed.
     """
     if algorithm is not None:
         return f"ENC({base64.b64encode(_jasypt_encrypt(text, password, algorithm)).decode()})"
@@ -77,10 +74,6 @@ def decrypt(value: str, environ: Mapping[str, str], algorithm: Algorithm | None 
         value: `ENC(...)`, or the text between the parentheses.
         environ: the environment, with the password in one of PASSWORD_VARIABLES.
         algorithm: the only algorithm of ActiveMQ to try; None: our own and all of ActiveMQ.
-
-    Raises:
-        ConfigurationException: the password is missing or wrong, or the package cryptography is not
-            installed.
     """
     password = next((environ[name] for name in PASSWORD_VARIABLES if environ.get(name)), None)
     if password is None:

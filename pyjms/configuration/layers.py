@@ -169,9 +169,6 @@ def refuse_misspelt_variables(
 
     RESERVED_VARIABLES, names used in `${...}` of `document` and Kubernetes' service links are
     ignored; variables that resemble no setting are logged.
-
-    Raises:
-        ConfigurationException: there are such variables; one line each, with the correct name.
     """
     start = prefix.replace("__", "_")
     wrong = sorted(_unexplained_variables(environ, start, document))

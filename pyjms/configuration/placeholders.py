@@ -30,11 +30,7 @@ class Placeholders:
         self._environ = environ
 
     def resolve(self, text: str) -> str:
-        """Return `text` with its placeholders replaced.
-
-        Raises:
-            ConfigurationException: a name is unknown, refers to itself, or lacks its `}`.
-        """
+        """Return `text` with its placeholders replaced."""
         return _text(self.value(text))
 
     def value(self, text: str) -> object:

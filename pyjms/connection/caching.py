@@ -89,11 +89,7 @@ class SessionHandle(DelegatingSession, Generic[_K]):
         self.acknowledge_mode = kept.session.acknowledge_mode
 
     def _use(self) -> _K:
-        """Return the entry in use, for a call after which a cleanup may be needed.
-
-        Raises:
-            IllegalStateException: the handle is closed.
-        """
+        """Return the entry in use, for a call after which a cleanup may be needed."""
         if self._kept is None:
             raise IllegalStateException("The session is closed")
         return self._kept
@@ -253,12 +249,7 @@ class ProducerHandle(api.MessageProducer):
         completion_listener: api.CompletionListener | None,
         /,
     ) -> Destination | None:
-        """Check a send; return the destination to pass to the target.
-
-        Raises:
-            IllegalStateException: the handle, or its session, is closed.
-            UnsupportedOperationException: this handle does not support the arguments.
-        """
+        """Check a send; return the destination to pass to the target."""
 
     async def close(self) -> None:
         """Close the handle, not the target. Idempotent."""
@@ -615,11 +606,7 @@ class SharedConnection(ConnectionHandle):
         return self.factory.client_id if connection is None else connection.client_id
 
     async def set_client_id(self, client_id: str) -> None:
-        """Accept the client id that the connection already has.
-
-        Raises:
-            IllegalStateException: it is a different client id.
-        """
+        """Accept the client id that the connection already has."""
         self._check_open()
         if client_id != self.client_id:
             raise IllegalStateException(

@@ -242,12 +242,7 @@ class SessionPool:
         self._failure: JMSException | None = None
 
     async def take(self) -> PhysicalSession:
-        """Return an idle session or a new one; wait if the limit is reached. Cancellable.
-
-        Raises:
-            IllegalStateException: all sessions are in use, and none was returned in time.
-            JMSException: no session could be opened.
-        """
+        """Return an idle session or a new one; wait if the limit is reached. Cancellable."""
         if self._failure is not None:
             raise self._failure
         if self._idle:
@@ -829,11 +824,7 @@ class PooledConnection(ConnectionHandle):
         self._usable()
 
     def _usable(self) -> api.Connection:
-        """Return the connection.
-
-        Raises:
-            ConnectionClosedException: the handle is closed or stopped.
-        """
+        """Return the connection."""
         if self._is_closed or self._is_stopped:
             raise ConnectionClosedException
         return self._physical.connection

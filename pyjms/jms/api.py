@@ -1052,11 +1052,7 @@ class ConnectionFactory(ABC):
 
 
 def check_least(name: str, value: int, least: int) -> None:
-    """Check a number that an argument gives.
-
-    Raises:
-        ValueError: it is less than `least`.
-    """
+    """Check a number that an argument gives."""
     if value < least:
         raise ValueError(f"{name} must be {least} or higher, not {value}")
 

@@ -29,11 +29,7 @@ _PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7
 
 
 def parse_integer(text: str, low: int, high: int) -> int:
-    """Parse an integer as Integer.valueOf does.
-
-    Raises:
-        ValueError: it is not an integer, or not between `low` and `high`.
-    """
+    """Parse an integer as Integer.valueOf does."""
     if not _INTEGER.fullmatch(text) or not low <= (value := int(text)) <= high:
         raise ValueError(f"{text!r} is not an integer from {low} to {high}")
     return value
@@ -54,11 +50,7 @@ def parse_float(text: str) -> float:
 
 
 def parse_float32(text: str) -> float:
-    """Parse a 32-bit float; it is returned as the double with the same value.
-
-    Raises:
-        ValueError: it is not a number.
-    """
+    """Parse a 32-bit float; it is returned as the double with the same value."""
     return float32(parse_float(text))
 
 
@@ -248,9 +240,6 @@ def normalize(value: object, *, binary: bool, containers: bool = True) -> object
 
     Bytes are accepted if `binary`, lists and mappings (ActiveMQ's extension) if `containers`; they
     are copied deeply.
-
-    Raises:
-        MessageFormatException: JMS has no type for it.
     """
     kind = type(value)
     if value is None or kind is str or kind is bool or kind is float:

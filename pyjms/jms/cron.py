@@ -82,9 +82,6 @@ def normalize_cron(entry: str) -> str:
     Names (`MON`, `JAN`), steps (`*/5`, `10-40/5`), `?`, the macros `@hourly`, `@daily`, `@weekly`,
     `@monthly` and `@yearly`, and six fields whose first field, the seconds of Spring's entries, is
     0, are also accepted.
-
-    Raises:
-        ValueError: it is not a cron entry, or brokers interpret it differently.
     """
     fields = _MACROS.get(entry.strip().lower(), entry).split()
     if len(fields) == _WITH_SECONDS and fields[0] in ("0", "00"):

@@ -488,19 +488,11 @@ class MessageSource(Protocol):
     """The source from which a received message decodes its properties and body."""
 
     def decode_properties(self) -> dict[str, object]:
-        """Return the application's properties.
-
-        Raises:
-            MessageFormatException: they are damaged.
-        """
+        """Return the application's properties."""
         ...
 
     def decode_body(self) -> object:
-        """Return the body in the form in which its message class stores it.
-
-        Raises:
-            MessageFormatException: it is damaged.
-        """
+        """Return the body in the form in which its message class stores it."""
         ...
 
     def provider_property(self, name: str) -> object:

@@ -49,11 +49,7 @@ def destinations_text(destinations: tuple[object, ...], mark: str) -> str:
 
 
 def destination_text(destination: object, mark: str) -> str:
-    """Return the name as written, or `topic://name?options` of a destination.
-
-    Raises:
-        TypeError: it is neither; often the decorator was written without parentheses.
-    """
+    """Return the name as written, or `topic://name?options` of a destination."""
     if isinstance(destination, str):
         return destination
     if isinstance(destination, Destination):

@@ -38,12 +38,7 @@ _SHORTEST: Final = 0.001
 
 
 def check_call_limits(timeout: float | None, rate_limit: float | None) -> None:
-    """Check the options of calls; None: no limit.
-
-    Raises:
-        TypeError: one is not a number.
-        ValueError: the timeout is under a millisecond, or the rate is not above 0.
-    """
+    """Check the options of calls; None: no limit."""
     if timeout is not None:
         _clock.check_seconds("timeout", timeout, least=_SHORTEST, otherwise="None: no limit")
     if rate_limit is not None and not 0 < rate_limit < math.inf:

@@ -16,11 +16,7 @@ def one_or_more(name: str, value: int) -> int:
 
 
 def parse_concurrency(text: str) -> tuple[int | None, int]:
-    """Return `(lower, upper)` of "3-5", `(None, 5)` of "5".
-
-    Raises:
-        ValueError: the text is neither.
-    """
+    """Return `(lower, upper)` of "3-5", `(None, 5)` of "5"."""
     match = re.fullmatch(r"\s*(?:(\d+)\s*-\s*)?(\d+)\s*", text)
     if match is None:
         raise invalid_concurrency(text)

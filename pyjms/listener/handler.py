@@ -585,12 +585,7 @@ class HandlerParameter:
 
 
 def read_parameters(handler: Callable[..., Any], name: str) -> list[HandlerParameter]:
-    """Return the handler's parameters, without `*args` and `**kwargs`.
-
-    Raises:
-        ConfigurationException: a type is not known, a marker is used as a type, or the handler is
-            a generator or takes nothing that has a name.
-    """
+    """Return the handler's parameters, without `*args` and `**kwargs`."""
     try:
         signature = inspect.signature(handler)
         hints = typing.get_type_hints(_function(handler), include_extras=True)

@@ -51,13 +51,7 @@ def batches_can_be_acknowledged(*, transacted: bool, mode: SessionMode | str) ->
 
 
 def check_batches(size: int | None, timeout: float | None, prefetch: object) -> None:
-    """Check the options of batches.
-
-    Raises:
-        TypeError: an option is not a number.
-        ValueError: the size is not from 1 to 32767, there is a timeout without a size, or the
-            prefetch is smaller than a batch.
-    """
+    """Check the options of batches."""
     if timeout is not None:
         check_seconds("batch_timeout", timeout)
     if size is None:

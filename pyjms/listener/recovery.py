@@ -205,10 +205,6 @@ class Recovery:
         """Open the connection; an application waits for a broker only until its timeout.
 
         After the timeout has passed once, other listeners of the broker do not wait at their start.
-
-        Raises:
-            ConnectionFailedException: there is no connection yet; the consumers keep trying.
-            JMSException: it cannot be opened, or its client id is refused.
         """
         seconds = self._properties.startup_timeout
         outage = self._outage()

@@ -35,11 +35,7 @@ def install_command(extra: str) -> str:
 
 
 def optional(module: str, what: str, extra: str) -> Any:
-    """Import a module that needs the packages of an extra, and return it.
-
-    Raises:
-        ConfigurationException: a package is missing; the text begins with `what`.
-    """
+    """Import a module that needs the packages of an extra, and return it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -32,9 +32,6 @@ def replace_text(file: Path, text: str) -> None:
     """Replace a file atomically: a reader gets the old or the new text. Blocks.
 
     Its directory is created if it does not exist.
-
-    Raises:
-        OSError: it cannot be written; the old text is kept.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.{os.getpid()}")

@@ -108,10 +108,6 @@ def compile_text(text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> Evaluate
     With ActiveMQ's prefix `convert_string_expressions:`, strings are converted for comparisons with
     numbers and booleans. The function raises SelectorLimitException if an evaluation exceeds the
     `limits`.
-
-    Raises:
-        InvalidSelectorException: it is not a valid selector, a pattern in it is malformed, or the
-            total size of the patterns is too large.
     """
     node = parse(text, limits)
     compiler = _Compiler(convert_strings=text.startswith(CONVERT_STRINGS_PREFIX))

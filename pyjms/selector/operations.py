@@ -243,11 +243,7 @@ def _replace(budget: Budget, value: object, pattern: object, replacement: object
 
 
 def _parts(replacement: str) -> list[str | int]:
-    """Return the parts of a replacement: texts and numbers of groups.
-
-    Raises:
-        ValueError: a `$` is not followed by a digit.
-    """
+    """Return the parts of a replacement: texts and numbers of groups."""
     parts: list[str | int] = [""]
     characters = iter(replacement)
     for character in characters:

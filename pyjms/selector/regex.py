@@ -211,11 +211,7 @@ _ASSERTIONS: Final[dict[str, Callable[[str, int], bool]]] = {
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Return the compiled pattern.
-
-    Raises:
-        ValueError: the pattern is malformed, too large, or uses unsupported syntax.
-    """
+    """Return the compiled pattern."""
     return _Parser(text).parse()
 
 

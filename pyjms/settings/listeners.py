@@ -113,11 +113,7 @@ class RetrySettings(Section):
     """The destination of this listener's dead letters; not set: the broker's."""
 
     def changes(self) -> dict[str, Any]:
-        """Return the keys that are set, under the names of RetryPolicy's fields.
-
-        Raises:
-            ConfigurationException: the class of an exception cannot be imported.
-        """
+        """Return the keys that are set, under the names of RetryPolicy's fields."""
         given = self.model_dump(exclude_none=True)
         for name in ("retry_on", "no_retry_for"):
             if name in given:

@@ -106,11 +106,7 @@ class SpringConversion:
 
 
 def convert_spring_file(path: Path) -> SpringConversion:
-    """Convert application.yml or application.properties; blocking.
-
-    Raises:
-        ConfigurationException: the file cannot be read, or is no strict YAML; with file and line.
-    """
+    """Convert application.yml or application.properties; blocking."""
     made = _Conversion()
     if path.suffix == ".properties":
         made.convert(_document_of_properties(path))

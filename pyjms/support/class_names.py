@@ -8,11 +8,7 @@ from pyjms.errors import ConfigurationException
 
 
 def imported_class(name: str, setting: str = "") -> type:
-    """Import the class `name`, given as `module.Class`. Blocks while it imports.
-
-    Raises:
-        ConfigurationException: there is no such module or class; the text begins with `setting`.
-    """
+    """Import the class `name`, given as `module.Class`. Blocks while it imports."""
     prefix = f"{setting}: " if setting else ""
     module, dot, attribute = name.rpartition(".")
     try:

@@ -306,21 +306,12 @@ def installed_content_types() -> list[str]:
 
 
 def find_converter(content_type: str) -> MessageConverter | None:
-    """Return the installed converter for a content type; None if there is none.
-
-    Raises:
-        ConfigurationException: its entry point is broken, or two packages provide one.
-    """
+    """Return the installed converter for a content type; None if there is none."""
     return _load(content_type) if content_type in _entry_points_by_type() else None
 
 
 def require_converter(content_type: str) -> MessageConverter:
-    """Return the installed converter for a content type.
-
-    Raises:
-        ConfigurationException: its entry point is broken, or two packages provide one.
-        MessageConversionException: there is no such converter.
-    """
+    """Return the installed converter for a content type."""
     converter = find_converter(normalize_content_type(content_type))
     if converter is None:
         known = ", ".join(installed_content_types()) or "none"

@@ -107,12 +107,7 @@ class CallersThread:
             self._leave()
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run `function(*args)` in the thread, with the task's context variables.
-
-        Raises:
-            IllegalStateException: the thread is no longer waiting.
-            Exception: raised by the function.
-        """
+        """Run `function(*args)` in the thread, with the task's context variables."""
         call = _Call(function, args)
         with self._lock:
             if self._serving:

@@ -160,11 +160,7 @@ class SendInterceptor(Protocol):
 
 
 def in_order(interceptors: Iterable[_I]) -> tuple[_I, ...]:
-    """Return the interceptors, outermost first.
-
-    Raises:
-        ConfigurationException: an interceptor cannot be called with an invocation and `proceed`.
-    """
+    """Return the interceptors, outermost first."""
     found = list(interceptors)
     for interceptor in found:
         _check(interceptor)
@@ -177,11 +173,7 @@ class InterceptorChain(Generic[_I]):
     __slots__ = ("_needs_thread", "_steps", "interceptors")
 
     def __init__(self, interceptors: Iterable[_I] = ()) -> None:
-        """Sort the interceptors.
-
-        Raises:
-            ConfigurationException: as for `in_order`.
-        """
+        """Sort the interceptors."""
         self.interceptors: tuple[_I, ...] = in_order(interceptors)
         self._steps: list[tuple[Any, bool]] = [
             (each, is_coroutine_function(each)) for each in reversed(self.interceptors)
@@ -220,11 +212,7 @@ class InterceptorChain(Generic[_I]):
 
 
 def chain_of(interceptors: Iterable[_I]) -> InterceptorChain[_I] | None:
-    """Return the chain of these interceptors, or None if there are none.
-
-    Raises:
-        ConfigurationException: as for `in_order`.
-    """
+    """Return the chain of these interceptors, or None if there are none."""
     chain = InterceptorChain(interceptors)
     return chain if chain.interceptors else None
 

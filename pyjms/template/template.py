@@ -408,13 +408,7 @@ async def _awaited_message(result: object, maker: str) -> Message:
 def _prepare(
     template: TemplateSettings, session: Session, message: Message, options: MessageOptions
 ) -> None:
-    """Set headers and properties of `message` according to the options.
-
-    Raises:
-        TypeError: an option is unknown.
-        MessageFormatException: a property has a type that JMS does not know.
-        MessageNotWriteableException: the message was received, and must be copied first.
-    """
+    """Set headers and properties of `message` according to the options."""
     unknown = options.keys() - _NAMES
     if unknown:
         raise unknown_keyword("A send", min(unknown), _NAMES)
@@ -435,12 +429,7 @@ def _prepare(
 
 
 def _qos_of(template: TemplateSettings, options: MessageOptions) -> dict[str, Any]:
-    """Return the QoS arguments for a producer's `send`; omitted ones are the producer's.
-
-    Raises:
-        TypeError: the delay is not a number.
-        ValueError: the delay is negative or not finite.
-    """
+    """Return the QoS arguments for a producer's `send`; omitted ones are the producer's."""
     qos: dict[str, Any] = {}
     if template.explicit_qos_enabled:
         qos["delivery_mode"] = template.delivery_mode

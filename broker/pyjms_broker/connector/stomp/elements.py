@@ -179,12 +179,7 @@ def _escape(text: str) -> str:
 
 
 def read_xml(text: str) -> Element:
-    """Return the element of an XML text.
-
-    Raises:
-        MessageFormatException: it is not XML, it declares a document type, or it has too many
-            elements.
-    """
+    """Return the element of an XML text."""
     return _Reader().read(text)
 
 

@@ -84,13 +84,7 @@ class DestinationNames:
         self._aliases: dict[Destination, str] = {}
 
     def destination(self, name: str) -> Destination:
-        """Return the destination for a name in any form.
-
-        Raises:
-            RemoteProtocolError: it has options.
-            InvalidDestinationException: it is empty.
-            JMSException: a temporary destination cannot be created.
-        """
+        """Return the destination for a name in any form."""
         return self.with_prefix(name) or Queue(name)
 
     def with_prefix(self, name: str) -> Destination | None:

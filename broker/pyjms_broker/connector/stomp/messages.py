@@ -98,11 +98,7 @@ _SMALLEST_MAP: Final = 16
 
 
 def dumps(value: object) -> bytes:
-    """Serialize a value like ObjectOutputStream.
-
-    Raises:
-        MessageFormatException: it is not a string, number, boolean, list or map.
-    """
+    """Serialize a value like ObjectOutputStream."""
     writer = _Writer()
     writer.write(value)
     return bytes(writer.out) + bytes([_RESET])

@@ -521,11 +521,7 @@ class StompSession(ClientSession[Frame]):
 
     # from the broker
     def oneway(self, command: Command) -> None:
-        """Handle a command from the broker: a response, a message or a notification.
-
-        Raises:
-            ConnectionFailedException: the connection has ended.
-        """
+        """Handle a command from the broker: a response, a message or a notification."""
         if isinstance(command, MessageDispatch):
             self._on_dispatch(command)
         elif isinstance(command, Response):
@@ -602,11 +598,7 @@ class StompSession(ClientSession[Frame]):
 
     # to the client
     def send_error(self, text: str, receipt: str | None = None) -> None:
-        """Send an ERROR; disconnect a client that causes errors and does not read them.
-
-        Raises:
-            ConnectionFailedException: the connection has ended.
-        """
+        """Send an ERROR; disconnect a client that causes errors and does not read them."""
         headers = {"message": text[:_MAXIMUM_TEXT].translate(_ONE_LINE)}
         headers["content-type"] = "text/plain"
         if receipt is not None:

@@ -98,11 +98,7 @@ class FarInbox:
         self._has_ended = False
 
     def put(self, data: Any) -> None:
-        """Pass `data` (bytes) to the other end; a burst wakes the other loop once.
-
-        Raises:
-            ConnectionFailedException: that loop has ended.
-        """
+        """Pass `data` (bytes) to the other end; a burst wakes the other loop once."""
         if self._has_ended:
             raise _loop_ended()
         self._queue.append(data)

@@ -181,11 +181,7 @@ class VmClientTransport(VmTransport):
 
 
 def vm_transport(uri: TransportURI) -> RequestTransport:
-    """Return a client's transport for `vm://name?options` that is not started.
-
-    Raises:
-        ConfigurationException: an option is unknown or has a bad value.
-    """
+    """Return a client's transport for `vm://name?options` that is not started."""
     broker_options, rest = uri.split_options("broker.")
     if broker_options:
         registry.check_options(broker_options)

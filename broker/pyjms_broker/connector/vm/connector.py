@@ -149,12 +149,7 @@ class VmConnector(TransportConnector):
         await self.stop_connections()
 
     def accept(self, client: VmTransport, settings: WireFormatSettings | None) -> BrokerConnection:
-        """Connect `client` to the broker; with wire format settings, bytes are exchanged.
-
-        Raises:
-            ConnectionFailedException: the broker is stopping.
-            ResourceAllocationException: the connector has as many connections as it may have.
-        """
+        """Connect `client` to the broker; with wire format settings, bytes are exchanged."""
         self._check_open()
         wire_format = None if settings is None else OpenWireFormat(settings)
         end = VmTransport(next_address(self.connect_uri), wire_format)
@@ -164,12 +159,7 @@ class VmConnector(TransportConnector):
     def accept_far(
         self, client: VmTransport, loop: LoopHandle, settings: WireFormatSettings
     ) -> BrokerConnection:
-        """Connect a client on another loop, `loop`. Call it on the broker's loop.
-
-        Raises:
-            ConnectionFailedException: the broker is stopping.
-            ResourceAllocationException: the connector has as many connections as it may have.
-        """
+        """Connect a client on another loop, `loop`. Call it on the broker's loop."""
         self._check_open()
         wire_format = OpenWireFormat(settings)
         end = VmTransport(next_address(self.connect_uri), wire_format)

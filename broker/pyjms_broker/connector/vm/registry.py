@@ -100,11 +100,7 @@ def set_factory(create: BrokerFactory, check: OptionsCheck) -> None:
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Check the options of a broker, whether or not one has to be created.
-
-    Raises:
-        ConfigurationException: an option is unknown, or its value cannot be read.
-    """
+    """Check the options of a broker, whether or not one has to be created."""
     if _check is not None:
         _check(options)
 
@@ -169,12 +165,7 @@ async def wait_for(name: str, seconds: float) -> Registration | None:
 
 
 async def create(name: str, options: Mapping[str, str], config: str | None) -> Registration:
-    """Create a broker; concurrent callers get the same one.
-
-    Raises:
-        ResourceAllocationException: no broker can be created in this process.
-        JMSException: the broker cannot start.
-    """
+    """Create a broker; concurrent callers get the same one."""
     own = (LoopHandle(), anyio.Event())
     while (present := _creating.setdefault(name, own)) is not own:  # atomic: loops share it
         loop, made = present
