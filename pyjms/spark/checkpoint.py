@@ -111,12 +111,7 @@ class Checkpoint:
         return f"{self._pipeline.name}/{self.id}"
 
     def check(self, state: Sequence[str], spark: str) -> None:
-        """Compare the pipeline with the file, or write the file for an unused checkpoint.
-
-        Raises:
-            ConfigurationException: the checkpoint belongs to another pipeline, or to an earlier
-                version of this one; every part that differs is listed.
-        """
+        """Compare the pipeline with the file, or write the file for an unused checkpoint."""
         parts = checkpoint_parts(self._pipeline, state)
         if self._saved and _is_used(self._location):
             changed = self._changes(parts, spark)
@@ -142,11 +137,7 @@ class Checkpoint:
 
 
 def open_checkpoint(location: PipelineLocation, pipeline: Pipeline) -> Checkpoint:
-    """Open the checkpoint of a pipeline, or start a new one; nothing is written yet.
-
-    Raises:
-        ConfigurationException: it does not belong to a pipeline, or is damaged.
-    """
+    """Open the checkpoint of a pipeline, or start a new one; nothing is written yet."""
     path = location.fingerprint
     try:
         text = path.read_text(encoding="utf-8")

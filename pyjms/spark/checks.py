@@ -300,10 +300,6 @@ def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -
     """Return the broker with that name in `brokers`; None: the one in `activemq`.
 
     `embedded` is the URL of the in-memory broker, used if no URL is set.
-
-    Raises:
-        ConfigurationException: the name is unknown, the client does not support its URL, or
-            Spark's processes cannot reach the broker.
     """
     if name is not None and name not in settings.brokers:
         known = ", ".join(settings.brokers) or "none"
@@ -381,11 +377,7 @@ class CollectedPipelines(NamedTuple):
 def collect_pipelines(
     settings: PyjmsSettings, decorated: Iterable[Pipeline] = (), *, are_all: bool = True
 ) -> list[Pipeline]:
-    """Return the pipelines to run; see `gather_pipelines`.
-
-    Raises:
-        ConfigurationException: some are not valid; one line for each problem.
-    """
+    """Return the pipelines to run; see `gather_pipelines`."""
     pipelines, problems = gather_pipelines(settings, decorated, are_all=are_all)
     if problems:
         raise ConfigurationException("\n".join(problems))
@@ -437,11 +429,7 @@ def gather_pipelines(
 
 
 def choose_pipelines(pipelines: Sequence[Pipeline], only: Sequence[str]) -> list[Pipeline]:
-    """Return the pipelines named in `only`, or all if it is empty.
-
-    Raises:
-        ConfigurationException: a name is unknown, or there are no pipelines at all.
-    """
+    """Return the pipelines named in `only`, or all if it is empty."""
     names = [pipeline.name for pipeline in pipelines]
     if not names:
         raise ConfigurationException(

@@ -66,9 +66,6 @@ async def get_connection(options: JmsOptions) -> ActiveMQConnection:
     """Return this process's started connection to the broker of the options.
 
     Options with a client id get a separate connection. Call it on the shared loop.
-
-    Raises:
-        JMSException: the broker cannot be reached, or refuses the connection.
     """
     key = _key(options)
     connection = _connections.get(key)
@@ -110,9 +107,6 @@ async def run_in_session(
 
     `work` commits the session itself. It may run again although it had succeeded, if the response
     to its commit was lost, so it must be able to detect that if it matters.
-
-    Raises:
-        JMSException: the broker was not reached in eight attempts, or refused.
     """
 
     async def attempt() -> R:
@@ -129,11 +123,7 @@ async def run_in_session(
 
 
 async def new_session(options: JmsOptions, *, transacted: bool = True) -> ActiveMQSession:
-    """Return a new session; waits about 20 seconds for a broker that is down.
-
-    Raises:
-        JMSException: the broker was not reached in eight attempts, or refused.
-    """
+    """Return a new session; waits about 20 seconds for a broker that is down."""
     return await retry_while_lost(_create_session, options, transacted=transacted)
 
 
@@ -144,9 +134,6 @@ async def retry_while_lost(
 
     Also if its transaction was rolled back, or may have been, because `failover:` has reconnected
     in the meantime.
-
-    Raises:
-        JMSException: the broker was not reached, or refused.
     """
     return await AsyncRetrying(
         retry=retry_if_exception_type(_REPEATED),

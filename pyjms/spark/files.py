@@ -7,11 +7,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace the contents of a file atomically; they are durable when this returns. Blocks.
-
-    Raises:
-        OSError: the file cannot be written; the previous contents are kept.
-    """
+    """Replace the contents of a file atomically; they are durable when this returns. Blocks."""
     temporary = path.with_suffix(".tmp")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -36,11 +36,7 @@ class Offset(NamedTuple):
 
     @classmethod
     def from_json(cls, value: dict[str, Any], queue: str) -> Offset:
-        """Return the offset that Spark stored for a stream from `queue`.
-
-        Raises:
-            IllegalStateException: the offset belongs to another destination or a later version.
-        """
+        """Return the offset that Spark stored for a stream from `queue`."""
         _check(value, queue, _VERSION)
         return cls(value["queue"], value["epoch"], value["seq"])
 
@@ -60,11 +56,7 @@ def offsets_to_json(offsets: Iterable[Offset], target: Destination) -> dict[str,
 
 
 def read_offsets(value: dict[str, Any], target: Destination) -> dict[str, Offset]:
-    """Return the offsets that Spark stored for a stream from `target`, by queue.
-
-    Raises:
-        IllegalStateException: they belong to another destination or a later version.
-    """
+    """Return the offsets that Spark stored for a stream from `target`, by queue."""
     queue = target.qualified_name
     if not is_several(target):
         return {queue: Offset.from_json(value, queue)}

@@ -101,11 +101,7 @@ class JmsOptions:
         return f"JmsOptions({self.destination})"
 
     def secret(self) -> str | None:
-        """Return the password: the option, or the environment variable of this process.
-
-        Raises:
-            ConfigurationException: the variable is not set here.
-        """
+        """Return the password: the option, or the environment variable of this process."""
         if self.password_env is None:
             return self.password
         value = os.environ.get(self.password_env)
@@ -119,11 +115,7 @@ class JmsOptions:
 
     @property
     def target(self) -> Destination:
-        """The destination: `queue://a`, `topic://a`, a queue's name, or several of them.
-
-        Raises:
-            ConfigurationException: there is none.
-        """
+        """The destination: `queue://a`, `topic://a`, a queue's name, or several of them."""
         if not self.destination:
             raise ConfigurationException(
                 "jms: option destination is missing", hint='load("queue://orders")'
@@ -132,12 +124,7 @@ class JmsOptions:
 
 
 def read_options(options: Mapping[str, str], role: str) -> JmsOptions:
-    """Read the options of a `batch`, a `stream` or a `sink`.
-
-    Raises:
-        ConfigurationException: options are unknown, missing, not valid, or have no effect in this
-            role or together with others; all of them are listed.
-    """
+    """Read the options of a `batch`, a `stream` or a `sink`."""
     given, problems = _read(options, OPTIONS, _roles(options, role))
     if "url" not in {name.lower() for name in options}:
         hint = 'option("url", "tcp://localhost:61616")'
@@ -152,11 +139,7 @@ def read_options(options: Mapping[str, str], role: str) -> JmsOptions:
 
 
 def read_journal_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """Read the options of the format `jms-journal`; return their values by attribute.
-
-    Raises:
-        ConfigurationException: as for `read_options`.
-    """
+    """Read the options of the format `jms-journal`; return their values by attribute."""
     refuse_tables(options, "jms-journal")
     view = next((text for name, text in options.items() if name.lower() == "view"), "records")
     role = Role.MESSAGES if view.lower() == "messages" else Role.RECORDS
@@ -200,9 +183,6 @@ def refuse_tables(options: Mapping[str, str], format_name: str) -> None:
     """Refuse CREATE TABLE: Spark keeps a table's options, but never passes them to its format.
 
     They are passed only when the table is created without columns, beside Spark's own names.
-
-    Raises:
-        ConfigurationException: the options are those of a table.
     """
     if any(name.lower().startswith(_OF_TABLES) for name in options):
         raise ConfigurationException(
@@ -217,11 +197,7 @@ def _quoted(format_name: str) -> str:
 
 
 def check_spool_options(options: JmsOptions) -> None:
-    """Check the options that a stream cannot have once it is known that it uses a spool.
-
-    Raises:
-        ConfigurationException: it was to start elsewhere than at the beginning of the queue.
-    """
+    """Check the options that a stream cannot have once it is known that it uses a spool."""
     start = None
     if options.starting_offset != EARLIEST:
         start = f"startingOffset {options.starting_offset}"
@@ -380,11 +356,7 @@ def _folder(text: str) -> str:
 
 
 def read_time(text: str) -> int:
-    """Return a time in microseconds since 1970: ISO 8601 (UTC without a zone), or milliseconds.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Return a time in microseconds since 1970: ISO 8601 (UTC without a zone), or milliseconds."""
     if text.isascii() and text.isdigit():
         return int(text) * 1000
     try:

@@ -57,9 +57,6 @@ def body_schema(schema: Schema, *, is_quiet: bool) -> BodySchema:
     """Return the columns of a pipeline's schema. Needs a Spark session.
 
     `is_quiet`: the reasons of invalid messages quote no validators.
-
-    Raises:
-        ConfigurationException: it is not a usable schema.
     """
     model = None if isinstance(schema, str) else schema
     if isinstance(schema, str):

@@ -109,11 +109,7 @@ _FIND_INTERVAL: Final = 5.0
 
 
 async def find_queues(options: JmsOptions, wanted: Sequence[Destination]) -> list[Destination]:
-    """Return queues as they are, and those that match the patterns among them now.
-
-    Raises:
-        JMSException: the broker cannot be reached, or refuses.
-    """
+    """Return queues as they are, and those that match the patterns among them now."""
     patterns = ",".join(queue.physical_name for queue in wanted if queue.is_pattern)
     found = [queue for queue in wanted if not queue.is_pattern]
     if patterns:
@@ -160,12 +156,7 @@ class QueueLeases:
         self._trim_failure: BaseException | None = None
 
     async def open(self, others: Iterable[str] = ()) -> dict[str, QueueLease]:
-        """Acquire the leases of the queues that there are now, and of `others`; return all.
-
-        Raises:
-            RangesRefused: after 30 s another reader still has one, or consumers have messages.
-            JMSException: the broker cannot be reached.
-        """
+        """Acquire the leases of the queues that there are now, and of `others`; return all."""
         queues = [parse_destination(name) for name in others if name not in self.by_name]
         if _clock.now() - self._found_at >= _FIND_INTERVAL:
             find = partial(find_queues, self._options, self._wanted)
@@ -193,11 +184,7 @@ class QueueLeases:
                 logger.debug("The lease of %s ends with the connection: %s", lease.queue, error)
 
     async def poll(self, after: Mapping[str, int], timeout: float) -> None:
-        """Update the queues' ranges; wait up to `timeout` seconds for messages from `after` on.
-
-        Raises:
-            JMSException: the broker cannot be reached, or refuses.
-        """
+        """Update the queues' ranges; wait up to `timeout` seconds for messages from `after` on."""
         leases = list(self.by_name.values())
         if not leases:  # no queue matches yet
             await _clock.sleep(timeout)
@@ -208,31 +195,19 @@ class QueueLeases:
             lease.update(state)
 
     async def hold(self, ends: Mapping[str, int]) -> None:
-        """Request that the broker keeps the messages before these numbers unchanged.
-
-        Raises:
-            JMSException: the broker cannot be reached, or refuses.
-        """
+        """Request that the broker keeps the messages before these numbers unchanged."""
         for name, end in ends.items():
             await self._request("hold", self.by_name[name], to=end)
 
     async def trim(self, ends: Mapping[str, int]) -> None:
-        """Remove the messages before these numbers.
-
-        Raises:
-            JMSException: the broker cannot be reached, or refuses.
-        """
+        """Remove the messages before these numbers."""
         for name, end in ends.items():
             lease = self.by_name[name]
             if end > lease.first:
                 lease.first = (await self._request("trim", lease, to=end))["first"]
 
     async def begin_trim(self, ends: Mapping[str, int]) -> None:
-        """Begin to remove the messages before these numbers; waits for an earlier removal only.
-
-        Raises:
-            JMSException: the earlier removal failed.
-        """
+        """Begin to remove the messages before these numbers; waits for an earlier removal only."""
         due = {
             name: end
             for name, end in ends.items()
@@ -248,11 +223,7 @@ class QueueLeases:
         )
 
     async def finish_trim(self) -> None:
-        """Wait until the removal is done.
-
-        Raises:
-            JMSException: it failed.
-        """
+        """Wait until the removal is done."""
         task, self._trim_task = self._trim_task, None
         if task is not None:
             await task.wait()
@@ -266,11 +237,7 @@ class QueueLeases:
         self._trim_failure = error
 
     async def sent_at(self, lease: QueueLease, number: int) -> int | None:
-        """Return the timestamp (ms) of the message with that number; None: it is not there.
-
-        Raises:
-            JMSException: the broker cannot be reached, or refuses.
-        """
+        """Return the timestamp (ms) of the message with that number; None: it is not there."""
         client = await ranges_client(self._options)
         found = await client.values("stat", token=lease.token, at=number)
         sent: int | None = found.get("sent")
@@ -280,9 +247,6 @@ class QueueLeases:
         """Return the number of the first message that was sent at that time (ms) or later.
 
         Reads the messages before it; without one the number of the next message is returned.
-
-        Raises:
-            JMSException: the broker cannot be reached, or refuses.
         """
         client = await ranges_client(self._options)
         at, last = lease.first, lease.first >= lease.next

@@ -115,13 +115,7 @@ class RangesClient:
     async def request(
         self, operation: str, *, timeout: float = _RESPONSE_TIMEOUT, **fields: object
     ) -> Message:
-        """Send a request and return the response.
-
-        Raises:
-            RangesRefused: the broker refuses; its text says why.
-            RequestTimeoutException: there was no response within `timeout` seconds.
-            JMSException: the connection is lost.
-        """
+        """Send a request and return the response."""
         message = TextMessage(json.dumps({"op": operation, **fields}))
         correlation_id = message.correlation_id = str(next(self._correlation_ids))
         message.reply_to = self._reply_to
@@ -149,19 +143,11 @@ class RangesClient:
     async def values(
         self, operation: str, *, timeout: float = _RESPONSE_TIMEOUT, **fields: object
     ) -> dict[str, Any]:
-        """Send a request and return the JSON object of the response.
-
-        Raises:
-            JMSException: as for `request`.
-        """
+        """Send a request and return the JSON object of the response."""
         return _values(await self.request(operation, timeout=timeout, **fields))
 
     async def round_trip(self) -> None:
-        """Wait for a response that every broker sends.
-
-        Raises:
-            JMSException: the connection is lost.
-        """
+        """Wait for a response that every broker sends."""
         assert self._session is not None
         producer = await self._session.create_producer(RANGES)
         await producer.close()
@@ -178,11 +164,7 @@ _opening = anyio.Lock()
 
 
 async def ranges_client(options: JmsOptions) -> RangesClient:
-    """Return this process's client for the broker of the options.
-
-    Raises:
-        JMSException: the broker cannot be reached, or refuses the connection.
-    """
+    """Return this process's client for the broker of the options."""
     async with _opening:
         connection = await get_connection(options)
         if connection.failure is not None:
@@ -202,9 +184,6 @@ async def supports_ranges(options: JmsOptions) -> bool:
     """Return whether the broker responds at `PyJMS.Ranges`.
 
     A broker that does not allow the request counts as one without ranges.
-
-    Raises:
-        JMSException: the broker cannot be reached, or refuses the connection.
     """
     await get_connection(options)
     try:
@@ -275,12 +254,7 @@ class RangePartition(InputPartition):
 
 
 def read_range(options: JmsOptions, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a partition. Blocks.
-
-    Raises:
-        IllegalStateException: the messages no longer exist.
-        JMSException: the broker, or the driver's lease, did not come back within 60 s.
-    """
+    """Yield the rows of a partition. Blocks."""
     options = replace(options, client_id=None)  # the driver's connection has it
     schema = arrow_schema(MESSAGE_COLUMNS)
     columns = new_columns()
@@ -307,12 +281,7 @@ class _Chunks:
         self._request: _wakeup.BackgroundTask | None = None
 
     async def next(self) -> bytes | None:
-        """Return the next chunk; None: there are no more.
-
-        Raises:
-            IllegalStateException: the messages no longer exist.
-            JMSException: the broker, or the driver's lease, did not come back within 60 s.
-        """
+        """Return the next chunk; None: there are no more."""
         if self._request is None:
             if self._is_last:
                 return None

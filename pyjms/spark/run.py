@@ -793,11 +793,7 @@ class PipelineRunner:
 
 @asynccontextmanager
 async def running_embedded_broker() -> AsyncIterator[str]:
-    """Run an in-memory broker while the block runs; yields its tcp:// URL.
-
-    Raises:
-        ResourceAllocationException: no embedded broker is installed.
-    """
+    """Run an in-memory broker while the block runs; yields its tcp:// URL."""
     broker = embedded_broker()
     await broker.start()
     try:

@@ -109,11 +109,7 @@ class Column(NamedTuple):
 
 
 def model_columns(model: type[BaseModel]) -> list[Column]:
-    """Return the fields of a model as columns.
-
-    Raises:
-        ConfigurationException: some have no Spark type; all of them are listed.
-    """
+    """Return the fields of a model as columns."""
     problems: list[str] = []
     columns = _columns(model, model.__name__, (), problems)
     if problems:
@@ -301,11 +297,7 @@ _OF_TYPES: Final[dict[type[DataType], tuple[Any, Convert]]] = {
 
 
 def ddl_model(schema: StructType) -> tuple[type[BaseModel], list[Column]]:
-    """Return a model for columns, and the columns.
-
-    Raises:
-        ConfigurationException: a column has a type that no body can have.
-    """
+    """Return a model for columns, and the columns."""
     fields: dict[str, Any] = {}
     columns = []
     for number, column in enumerate(schema):
@@ -325,11 +317,7 @@ def ddl_model(schema: StructType) -> tuple[type[BaseModel], list[Column]]:
 
 
 def _of_type(kind: DataType) -> tuple[Any, Kind]:
-    """Return the type of a model's field for a Spark type, and its kind.
-
-    Raises:
-        LookupError: bodies cannot have that type.
-    """
+    """Return the type of a model's field for a Spark type, and its kind."""
     match kind:
         case StructType():
             model, columns = ddl_model(kind)
@@ -388,11 +376,7 @@ class BodyReader:
     """Reads bodies by a schema. Used by one process."""
 
     def __init__(self, encoded: str, models: Iterable[type[BaseModel]] = ()) -> None:
-        """Prepare for the text of `encode_schema`; its model is one of these, or imported.
-
-        Raises:
-            ConfigurationException: the model's module cannot be imported in this process.
-        """
+        """Prepare for the text of `encode_schema`; its model is one of these, or imported."""
         given = json.loads(encoded)
         self._added = added_columns(encoded)
         self._is_quiet: bool = given["quiet"]

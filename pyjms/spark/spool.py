@@ -112,12 +112,7 @@ class SpoolLock:
         self._file: int | None = None
 
     async def acquire(self, timeout: float) -> None:
-        """Acquire the lock; wait up to `timeout` seconds for a process that is being stopped.
-
-        Raises:
-            IllegalStateException: another process has it.
-            OSError: the folder cannot be written.
-        """
+        """Acquire the lock; wait up to `timeout` seconds for a process that is being stopped."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             deadline = _clock.now() + timeout
@@ -182,11 +177,7 @@ class LateIds:
     """One file per deleted segment in doubt. One process writes; blocks on the disk."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the files of a folder; those older than a day are deleted.
-
-        Raises:
-            OSError: the folder cannot be read, or an old file cannot be deleted.
-        """
+        """Read the files of a folder; those older than a day are deleted."""
         self._folder = folder
         self._ids: dict[Path, frozenset[str]] = {}
         for path in sorted(folder.iterdir()):
@@ -198,11 +189,7 @@ class LateIds:
         return any(message_id in ids for ids in self._ids.values())
 
     def add(self, first: int, ids: Collection[str]) -> None:
-        """Keep the ids of the segment that starts with row `first`; durable on return.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Keep the ids of the segment that starts with row `first`; durable on return."""
         path = self._folder / f"late-{first:020d}.json"
         write_atomically(path, json.dumps(sorted(ids)))
         self._ids[path] = frozenset(ids)
@@ -256,9 +243,6 @@ class Spool:
         """Open the folder, creating it if necessary; half-written files are deleted.
 
         The caller holds its lock.
-
-        Raises:
-            ConfigurationException: it cannot be written, or segments are missing.
         """
         self.folder = folder
         try:
@@ -302,11 +286,7 @@ class Spool:
         self._in_doubt.update(self._segments[-1:])
 
     def append(self, rows: MessageColumns) -> Segment:
-        """Write rows as a new segment; it is durable when this returns, and `rows` is empty.
-
-        Raises:
-            OSError: it cannot be written; nothing was added.
-        """
+        """Write rows as a new segment; it is durable when this returns, and `rows` is empty."""
         first, count = self.end, rows.count
         ids = frozenset(map(str, rows.lists[_ID_COLUMN]))
         path = self.folder / f"rows-{first:020d}-{count}.arrow"
@@ -382,11 +362,7 @@ def not_writable(folder: Path, error: OSError) -> ConfigurationException:
 
 
 def spool_id(folder: Path) -> int | None:
-    """Return the id of the spool in a folder; None: there is no spool.
-
-    Raises:
-        ConfigurationException: the file with the id is damaged.
-    """
+    """Return the id of the spool in a folder; None: there is no spool."""
     path = folder / _ID_FILE
     try:
         return int(path.read_text(encoding="utf-8"))
@@ -400,12 +376,7 @@ def spool_id(folder: Path) -> int | None:
 
 
 def check_destination(folder: Path, destination: str) -> None:
-    """Check that the messages in a spool are those of a destination; a new spool notes it.
-
-    Raises:
-        IllegalStateException: they are another's, and would be read as messages of this one.
-        OSError: the folder cannot be written.
-    """
+    """Check that the messages in a spool are those of a destination; a new spool notes it."""
     path = folder / _DESTINATION_FILE
     try:
         known = path.read_text(encoding="utf-8")
@@ -477,10 +448,6 @@ class Puller:
 
         Waits up to `timeout` seconds for the first message. Messages that are already in the spool,
         because an earlier acknowledgement was lost, are acknowledged and not counted.
-
-        Raises:
-            JMSException: the broker was not reached in eight attempts, or refused.
-            OSError: the spool cannot be written; nothing was acknowledged.
         """
         return await retry_while_lost(self._attempt, limit, timeout)
 

@@ -33,7 +33,7 @@ def main(remote: str, url: str, folder: str) -> None:
     spark.sql("INSERT INTO sent BY NAME SELECT 'C' AS text")
     print(json.dumps(sorted(row.text for row in spark.sql("SELECT text FROM sent").collect())))
     try:
-        spark.read.format("jms").option("urll", url).load("IN")
+        spark.read.format("jms").option("urll", url).load("IN").collect()
     except Exception as error:
         print(json.dumps("did you mean url?" in str(error)))
     spark.stop()
