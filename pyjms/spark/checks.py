@@ -25,7 +25,7 @@ from pyjms.errors import (
     UnsupportedOperationException,
     nearest_name,
 )
-from pyjms.jms.destination import Destination, parse_destination
+from pyjms.jms.destination import Destination, name_matches, parse_destination
 from pyjms.runtime.distribution import install_command
 from pyjms.selector import selector_or_none
 from pyjms.settings import ActiveMQSettings, PyjmsSettings
@@ -152,19 +152,34 @@ def _checkpoint(pipeline: Pipeline) -> str:
 
 
 def _shared_queues(pipelines: Sequence[Pipeline]) -> Iterator[str]:
-    users: dict[tuple[str | None, str], list[str]] = defaultdict(list)
-    for pipeline in pipelines:
-        for text in pipeline.sources.values():
-            target = parse_destination(text)
-            if not target.is_topic:
-                users[pipeline.broker, target.qualified_name].append(pipeline.name)
-    for (_, queue), names in users.items():
+    readers = [
+        (pipeline.broker, queue, pipeline.name)
+        for pipeline in pipelines
+        for queue in _sources(pipeline)
+        if not queue.is_topic
+    ]
+    for broker, queue in dict.fromkeys((broker, queue) for broker, queue, _ in readers):
+        names = [name for b, source, name in readers if b == broker and _covers(source, queue)]
         if len(names) > 1:
-            users_text = " and ".join(dict.fromkeys(names))
             yield (
-                f"source {queue} is read {len(names)} times, by {users_text}, but a queue has one "
-                "reader; send to a virtual topic, and read Consumer.NAME.VirtualTopic.X in each"
+                f"source {queue} is read {len(names)} times, by "
+                f"{' and '.join(dict.fromkeys(names))}, but a queue has one reader; send to a "
+                "virtual topic, and read Consumer.NAME.VirtualTopic.X in each"
             )
+
+
+def _sources(pipeline: Pipeline) -> list[Destination]:
+    """Return the queues, topics and patterns that a pipeline reads."""
+    targets = map(parse_destination, pipeline.sources.values())
+    return [each for target in targets for each in target.composite_destinations]
+
+
+def _covers(source: Destination, target: Destination) -> bool:
+    """Return whether a source is a destination, or a pattern that matches it."""
+    if source == target:
+        return True
+    is_match = source.is_pattern and not target.is_pattern and source.is_topic == target.is_topic
+    return is_match and name_matches(source.physical_name, target.physical_name)
 
 
 def _broker(pipeline: Pipeline, brokers: Collection[str]) -> Iterator[str]:
@@ -175,14 +190,14 @@ def _broker(pipeline: Pipeline, brokers: Collection[str]) -> Iterator[str]:
 
 
 def _loops(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
-    sources = {parse_destination(text) for text in pipeline.sources.values()}
+    sources = _sources(pipeline)
     ends: dict[str, Destination] = {}
     if pipeline.format is None:
         ends["sink"] = parse_destination(pipeline.sink)
     if pipeline.schemas and pipeline.dead_letter != FAIL:
         ends["dead_letter"] = parse_destination(pipeline.dead_letter or DEFAULT_DEAD_LETTER)
     for key, target in ends.items():
-        if target in sources:
+        if any(_covers(source, target) for source in sources):
             yield f"{key} {target} is also its source, so it would read what it sends; use another"
         for source in _virtual_topic_queues(target, sources):
             yield (

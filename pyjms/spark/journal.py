@@ -1,13 +1,9 @@
 """The batch source `jms-journal`: the records of journal files, or their pending messages.
 
 Its options are in `pyjms.spark.options`. `columns` names those that are decoded, since Spark does
-not tell a Python source which ones a query needs; `pushdown` requires
-`spark.sql.python.filterPushdown.enabled`, which `spark_session` sets. Torn and damaged parts are
-skipped. (spark-pipeline 3.4, 5 C)
-
-Spark 4.3 applies the filter of the first use of a `load()` to all later uses of the same frame,
-even to those without a filter; so `pushdown` is for a frame that is used once. The options that
-filter are not affected.
+not tell a Python source which ones a query needs. Nor are filters taken from queries: Spark 4.3
+applies that of the first use of a `load()` to all later uses of the frame, even to those without
+one; so options filter. Torn and damaged parts are skipped. (spark-pipeline 3.4, 5 C)
 
 The files of a journal, including its archive, are divided among tasks. Nothing is locked or
 written, as the folder may be in use by a running broker. A file that the broker deletes between
@@ -22,11 +18,10 @@ K15, K22, K31)
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -98,9 +93,6 @@ def segments(folders: Iterable[str]) -> list[Segment]:
     """Return the journal files of folders, of `kahadb` below them and of archives, by number.
 
     A file that is in a folder and also in its archive counts once.
-
-    Raises:
-        ConfigurationException: a folder does not exist, or contains no journal.
     """
     found: dict[tuple[str, int], Segment] = {}
     for name in folders:
@@ -147,12 +139,7 @@ def _between(
 
 
 def read_slice(part: Slice, skipped: list[Skipped] | None = None) -> Iterator[JournalRecord]:
-    """Yield the records of a slice; torn and damaged parts are skipped and added to `skipped`.
-
-    Raises:
-        FileNotFoundError: the file was deleted.
-        OSError: it cannot be read.
-    """
+    """Yield the records of a slice; torn and damaged parts are skipped and added to `skipped`."""
     for data, base, offsets in read_batches(part, skipped):
         for offset in offsets:
             record = read_record(data, Location(part.file_id, offset - base))
@@ -224,54 +211,6 @@ class RecordFilter(NamedTuple):
 ALL: Final = RecordFilter()
 
 
-def apply_filters(filters: Collection[Any], record_filter: RecordFilter = ALL) -> RecordFilter:
-    """Return a record filter narrowed by those filters of a query that it can represent."""
-    for found in filters:
-        column = ".".join(getattr(found, "attribute", ()))  # a Not filter has no `attribute`
-        step = _FILTERS.get((type(found).__name__, column))
-        if step is not None:
-            record_filter = step(record_filter, found.value)
-    return record_filter
-
-
-def _and(before: frozenset[str] | None, these: Iterable[str]) -> frozenset[str]:
-    return frozenset(these) if before is None else before.intersection(these)
-
-
-def micros(value: datetime) -> int:
-    """Return a time in microseconds since 1970, as in Arrow."""
-    moment = value.astimezone(UTC)
-    return round(moment.timestamp() * 1_000_000)
-
-
-def _from(record_filter: RecordFilter, value: datetime) -> RecordFilter:
-    bound = micros(value)
-    return record_filter._replace(
-        earliest=bound if record_filter.earliest is None else max(bound, record_filter.earliest)
-    )
-
-
-def _until(record_filter: RecordFilter, value: datetime) -> RecordFilter:
-    bound = micros(value)
-    return record_filter._replace(
-        latest=bound if record_filter.latest is None else min(bound, record_filter.latest)
-    )
-
-
-_FILTERS: Final[dict[tuple[str, str], Callable[[RecordFilter, Any], RecordFilter]]] = {
-    ("EqualTo", "command"): lambda w, v: w._replace(commands=_and(w.commands, {v})),
-    ("In", "command"): lambda w, v: w._replace(commands=_and(w.commands, v)),
-    ("EqualTo", "destination"): lambda w, v: w._replace(destinations=_and(w.destinations, {v})),
-    ("In", "destination"): lambda w, v: w._replace(destinations=_and(w.destinations, v)),
-    ("EqualTo", "timestamp"): lambda w, v: _until(_from(w, v), v),
-    ("GreaterThan", "timestamp"): _from,
-    ("GreaterThanOrEqual", "timestamp"): _from,
-    ("LessThan", "timestamp"): _until,
-    ("LessThanOrEqual", "timestamp"): _until,
-}
-"""The filters by which records are skipped; Spark applies all of them again."""
-
-
 _TOPICS: Final = ("topic://", "temp-topic://")
 _KEPT_TRANSACTIONS: Final = 1024
 
@@ -304,11 +243,7 @@ class PendingMessages:
         self._fields = RecordFields()
 
     def feed(self, records: Iterable[JournalRecord]) -> None:
-        """Apply records.
-
-        Raises:
-            KahaDBFormatError: a record is not a KahaDB command.
-        """
+        """Apply records."""
         fields = self._fields
         for location, payload in records:
             if fields.read(payload, 0, len(payload)):
@@ -424,7 +359,6 @@ class JournalOptions(NamedTuple):
     columns: Columns
     partition_bytes: int
     version: int
-    pushdown: bool
     record_filter: RecordFilter = ALL
     start: tuple[int, int] | None = None
     """The file and offset of the first record; None: the first there is."""
@@ -449,15 +383,11 @@ class PendingPartition(InputPartition):
 
 
 def reader_of(options: Mapping[str, str]) -> DataSourceReader:
-    """Return the reader of a view.
-
-    Raises:
-        ConfigurationException: options are unknown, missing, not valid, or have no effect.
-    """
+    """Return the reader of a view."""
     settings = read_options(options)
     if settings.view == "messages":
         return MessagesReader(settings)
-    return FilteringReader(settings) if settings.pushdown else RecordsReader(settings)
+    return RecordsReader(settings)
 
 
 class RecordsReader(DataSourceReader):
@@ -465,7 +395,6 @@ class RecordsReader(DataSourceReader):
 
     def __init__(self, settings: JournalOptions) -> None:
         self._settings = settings
-        self._filter = settings.record_filter
 
     def partitions(self) -> Sequence[InputPartition]:
         settings = self._settings
@@ -474,7 +403,7 @@ class RecordsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
-        settings, wanted = self._settings, self._filter
+        settings, wanted = self._settings, self._settings.record_filter
         names = [name for name, _ in settings.columns]
         messages = MessageColumns(names, None, wanted.earliest, wanted.latest)
         columns = RecordColumns(
@@ -492,18 +421,6 @@ class RecordsReader(DataSourceReader):
                     yield message_batch(messages, schema, columns.take())
         if messages.count:
             yield message_batch(messages, schema, columns.take())
-
-
-class FilteringReader(RecordsReader):
-    """Reads one row per record, and skips records by the filters of the query.
-
-    It is a separate class because Spark rejects readers with `pushFilters` unless push-down is
-    enabled.
-    """
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        self._filter = apply_filters(filters, self._settings.record_filter)
-        return filters  # Spark applies all of them again
 
 
 class MessagesReader(DataSourceReader):
@@ -554,11 +471,7 @@ class MessagesReader(DataSourceReader):
 
 
 def read_options(options: Mapping[str, str]) -> JournalOptions:
-    """Read the options.
-
-    Raises:
-        ConfigurationException: options are unknown, missing, not valid, or have no effect.
-    """
+    """Read the options."""
     given = read_journal_options(options)
     view = given.get("view", "records")
     wanted = (given.get(name) for name in ("commands", "destinations", "earliest", "latest"))
@@ -568,7 +481,6 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
         _columns(given.get("columns", ""), _VIEWS[view]),
         given.get("partition_bytes", _PARTITION_BYTES),
         given.get("version", STORE_OPENWIRE_VERSION),
-        given.get("pushdown", False),
         RecordFilter(*wanted),
         given.get("start"),
         given.get("end"),

@@ -493,7 +493,6 @@ JOURNAL_OPTIONS: Final[dict[str, _Option]] = {
         _Option("endingOffset", "end", _location, _RECORDS, _ONLY_RECORDS),
         _Option("partitionBytes", "partition_bytes", _number(1), _RECORDS, _ONLY_RECORDS),
         _Option("storeOpenWireVersion", "version", _number(1), _JOURNAL),
-        _Option("pushdown", "pushdown", _boolean, _RECORDS, _ONLY_RECORDS),
     )
 }
 """The options of `jms-journal`."""

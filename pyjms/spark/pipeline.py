@@ -123,8 +123,8 @@ def destination_problems(key: str, text: str) -> Iterator[str]:
         kind, name = "queue", text
     if kind not in {"queue", "topic"} or not name.strip():
         yield f"{key} {text!r} is not a destination; write orders, queue://orders or topic://orders"
-    elif key == "source" and any(sign in name for sign in ",*>?"):
-        yield f"{key} {text!r} is not a single queue; give each queue its own name in a mapping"
+    elif key == "source" and "?" in name:
+        yield f"{key} {text!r} has options of a consumer, which a stream does not have; remove them"
 
 
 def option_problems(options: Iterable[str]) -> Iterator[str]:
@@ -163,7 +163,8 @@ class Pipeline:
     sql: str | None = None
     """A query over the view `messages`, or over views named after the sources."""
     source: str | Mapping[str, str] = ""
-    """`orders`, `queue://orders` or `topic://prices`; or several destinations by name."""
+    """`orders`, `queue://orders` or `topic://prices`; or several by name. `a,b` and the pattern
+    `orders.>` are one source of several queues."""
     schema: Schema | Mapping[str, Schema] | None = None
     """The schema of the JSON bodies; None: the function gets the columns of the format `jms`."""
     sink: str = ""
@@ -397,6 +398,7 @@ def jms_pipeline(
 
     Args:
         source: the name of a queue, `queue://...`, `topic://...`, or several destinations by name.
+            `a,b` and patterns such as `orders.>` are one source of several queues.
         sink: a destination, `parquet:FOLDER` (also orc, json, csv and avro), or `format:NAME` for
             any format of Spark, which the options `sink.NAME` describe.
         name: the pipeline's name; the name of the function by default.

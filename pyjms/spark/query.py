@@ -132,9 +132,6 @@ def message_rows(
 
     `source_columns`: the ids that Spark gave the columns of the source. A `destination` column
     with the same id is unchanged and does not route the message.
-
-    Raises:
-        ConfigurationException: a column cannot be part of a message.
     """
     columns = column_ids(result)
     routes = _DESTINATION in columns and columns[_DESTINATION] != source_columns.get(_DESTINATION)
@@ -317,10 +314,6 @@ def start_query(
         pipeline: the pipeline; its name becomes the name of the query.
         location: its broker and its folder.
         once: end when everything is processed that was available at the start.
-
-    Raises:
-        ConfigurationException: Spark cannot run it, the exactly-once level cannot be kept, or the
-            checkpoint belongs to another pipeline. What the function raises is not wrapped.
 
     """
     checkpoint = open_checkpoint(location, pipeline)

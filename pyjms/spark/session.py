@@ -198,7 +198,6 @@ _NEWEST_SPARK: Final = (5,)
 _ROCKS_DB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 DEFAULT_CONF: Final[Mapping[str, str]] = {
     "spark.speculation": "false",  # two attempts of a sink's task must not run at once
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": _ROCKS_DB,
     "spark.ui.enabled": "false",

@@ -183,11 +183,7 @@ class _BatchReader(DataSourceReader):
                 )
 
     def _queues(self) -> Sequence[Destination]:
-        """Return the queues and patterns to read, without those that do not exist.
-
-        Raises:
-            ConfigurationException: a queue does not exist, and `failOnMissing` is set.
-        """
+        """Return the queues and patterns to read, without those that do not exist."""
         found = run_blocking(retry_while_lost, existing_queues, self._options)
         wanted = self._options.target.composite_destinations
         if found is None:  # a broker without advisories
@@ -297,9 +293,6 @@ async def existing_queues(options: JmsOptions) -> set[str] | None:
 
     A new consumer of the advisories about queues is told those that there are, before its creation
     is confirmed. The advisory about this process's own connection shows that there are advisories.
-
-    Raises:
-        ConnectionFailedException: the connection is lost.
     """
     session = await new_session(options, transacted=False)
     names: set[str] = set()
@@ -333,12 +326,7 @@ class _Pages:
         self._messages: AsyncIterator[Message] | None = None
 
     async def next(self) -> MessageColumns:
-        """Return the next messages; none means that there are no more.
-
-        Raises:
-            JMSException: the broker could not be reached, or the connection was lost; the
-                snapshot cannot be continued.
-        """
+        """Return the next messages; none means that there are no more."""
         messages = await self._open_browser()
         columns = new_columns()
         while columns.count < _ROWS_PER_BATCH:

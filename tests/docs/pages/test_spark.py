@@ -24,6 +24,7 @@ from pyjms.spark.run import RUNNER_CONF
 from pyjms.spark.session import DEFAULT_CONF
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
+TESTS = Path(__file__).resolve().parents[2]
 PAGES = ("spark.md", "spark-streams.md", "spark-operation.md")
 TEXT = "\n".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
 BLOCKS: list[str] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -140,6 +141,25 @@ def test_the_tables_of_options_name_all_of_them_and_no_other() -> None:
     journals = {name: row[1] for row in rows for name in CODE.findall(row[0])}
     del journals["load"]
     assert journals == {o.spelling: o.users for o in JOURNAL_OPTIONS.values()}
+
+
+def test_every_option_has_tests() -> None:
+    page = (DOCS / "specification" / "spark-pipeline.md").read_text(encoding="utf-8")
+    rows = [
+        row.split("|")[1:3]
+        for row in page.split("### 3.8 ")[1].split("\n## ")[0].splitlines()[4:]
+        if row
+    ]
+    named = {option for options, _ in rows for option in CODE.findall(options)}
+    known = {option.spelling for option in (*OPTIONS.values(), *JOURNAL_OPTIONS.values())}
+    assert named == known - {"checkpointLocation", BODY_SCHEMA}
+    tests = "\n".join(
+        file.read_text(encoding="utf-8") for file in TESTS.glob("*/spark/**/test_*.py")
+    )
+    missing = [
+        name for _, names in rows for name in CODE.findall(names) if f"def {name}(" not in tests
+    ]
+    assert missing == []
 
 
 def test_the_pipeline_is_one() -> None:

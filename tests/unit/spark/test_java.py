@@ -96,4 +96,3 @@ def test_the_users_settings_go_over_ours() -> None:
     conf = session_conf("local[2]", {"spark.speculation": "true"})
     assert conf["spark.speculation"] == "true"
     assert conf["spark.master"] == "local[2]"
-    assert conf["spark.sql.python.filterPushdown.enabled"] == "true"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +31,6 @@ from pyjms.spark.journal import (
     RecordFilter,
     RecordsReader,
     Slice,
-    apply_filters,
     read_options,
     read_slice,
     segments,
@@ -220,30 +218,6 @@ def test_no_journal_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
         segments([str(tmp_path / "nowhere")])
 
 
-def test_filters_pass_records_over(write_segment: WriteSegment) -> None:
-    other = KahaDestination(DestinationType.QUEUE, "other")
-    batch = [add(1, time=1000), add(2, time=2000), add(3, other, time=2000), remove(1)]
-    folder = write_segment(1, [batch])
-
-    def ids(*filters: Any) -> list[str]:
-        return [row["message_id"][-1] for row in rows(folder, apply_filters(filters))]
-
-    def at(kind: str, column: str, value: Any) -> object:
-        return type(kind, (SimpleNamespace,), {})(attribute=(column,), value=value)
-
-    moment = datetime.fromtimestamp(2, UTC)
-    assert ids(at("EqualTo", "command", "removeMessage")) == ["1"]
-    assert ids(at("EqualTo", "destination", "queue://other")) == ["3"]
-    assert ids(at("GreaterThanOrEqual", "timestamp", moment)) == ["2", "3"]
-    assert ids(at("LessThan", "timestamp", moment), at("In", "command", ("addMessage",))) == [
-        "1",
-        "2",
-        "3",
-    ]
-    assert ids(at("Like", "destination", "x")) == ["1", "2", "3", "1"]
-    assert ids(SimpleNamespace(child=at("Like", "destination", "x"))) == ["1", "2", "3", "1"]
-
-
 def test_options_say_what_is_wanted(write_segment: WriteSegment) -> None:
     other = KahaDestination(DestinationType.QUEUE, "other")
     batch = [add(1, time=1000), add(2, time=2000), add(3, other, time=2000), remove(1)]
@@ -265,6 +239,7 @@ def test_options_say_what_is_wanted(write_segment: WriteSegment) -> None:
     assert read(MessagesReader, view="messages") == ["2", "3"]
     assert read(MessagesReader, view="messages", destination="other") == []  # by their own names
     assert read(MessagesReader, view="messages", since="1970-01-01T00:00:03Z") == []
+    assert read_options({"path": folder, "storeOpenWireVersion": "9"}).version == 9
     assert ids(startingTimestamp="2000") == ids(startingTimestamp="1970-01-01T00:00:02Z")
     assert ids(startingTimestamp="1000", endingTimestamp="2000") == ["1"]
     with pytest.raises(ConfigurationException, match="option since is not a time"):
@@ -317,7 +292,7 @@ def test_records_start_and_end_at_locations(write_segment: WriteSegment) -> None
 
 
 def test_an_option_without_effect_is_refused() -> None:
-    for name in ("startingOffset", "command", "pushdown", "partitionBytes"):
+    for name in ("startingOffset", "command", "partitionBytes"):
         with pytest.raises(
             ConfigurationException, match=f"option {name} has no effect in view=messages"
         ):

@@ -71,6 +71,20 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
             ),
         ),
         (
+            [made("a", source="X.>"), made("b", source="Y,X.1")],
+            (
+                "source queue://X.1 is read 2 times, by a and b, but a queue has one reader; send to "
+                "a virtual topic, and read Consumer.NAME.VirtualTopic.X in each"
+            ),
+        ),
+        (
+            [made("a", source="X.>", sink="X.out")],
+            (
+                "Pipeline a: sink queue://X.out is also its source, so it would read what it sends; "
+                "use another"
+            ),
+        ),
+        (
             [made("a", broker="maim")],
             "Pipeline a: broker maim is not in `brokers`; did you mean main?",
         ),

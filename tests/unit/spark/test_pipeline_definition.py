@@ -102,7 +102,7 @@ def test_triggers_are_seconds_or_texts_with_a_unit(value: object, seconds: float
         ({"function": len}, "both a function and sql; remove one"),
         ({"source": ""}, "source is missing; write a destination"),
         ({"source": "vm://x"}, "source 'vm://x' is not a destination; write orders, queue://orders"),
-        ({"source": "a,b"}, "source 'a,b' is not a single queue; give each queue its own name in a mapping"),
+        ({"source": "a?consumer.priority=1"}, "source 'a?consumer.priority=1' has options of a consumer"),
         ({"source": {"a-b": "x"}}, "source name 'a-b' cannot be a view"),
         ({"schema": {"message": "a INT"}}, "'message' does not belong to a source; did you mean messages?"),
         ({"sink": ""}, "sink is missing; write a destination, parquet:FOLDER or format:NAME"),
