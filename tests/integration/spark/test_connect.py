@@ -16,10 +16,14 @@ import pyspark
 import pytest
 
 from pyjms.spark.session import find_java
+from tests.kit.runs.parallel import SPARK_DRIVERS
 from tests.kit.spark.brokers import SparkBroker
 from tests.kit.spark.driver import JVM
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.spark]
+pytestmark = [
+    *(pytest.mark.timeout(300), pytest.mark.spark),
+    pytest.mark.xdist_group(SPARK_DRIVERS),
+]
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -27,7 +31,7 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 def remote(tmp_path: Path) -> Iterator[str]:
     """A server, as the documentation starts it; its address."""
     if importlib.util.find_spec("grpc") is None:
-        pytest.skip('a client of Spark Connect needs pip install "pyspark[connect]"')
+        pytest.skip("a client of Spark Connect needs pip install 'pyspark[connect]'")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     env = {**os.environ, "JAVA_HOME": str(find_java().path), "SPARK_LOCAL_IP": "127.0.0.1"}

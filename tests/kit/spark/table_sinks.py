@@ -1,7 +1,6 @@
 """A pipeline that writes a table: `python -m tests.kit.spark.table_sinks URL FOLDER JSON`.
 
-The JSON has the `jars` and `conf` of the session, the `format` and its `options`, and `before`, the
-statements that make the table. It reads queue IN, then forgets that the batch is finished, as after
+The JSON has the `jars` of the session, the `format` and its `options`. It reads queue IN, then forgets that the batch is finished, as after
 a kill, reads what came since, and prints the origins in the table.
 """
 
@@ -23,10 +22,8 @@ from tests.kit.spark.driver import CONF
 
 def main(url: str, folder: Path, what: str) -> None:
     given = json.loads(what)
-    conf = {**CONF, "spark.jars": given["jars"], **given["conf"]}
+    conf = {**CONF, "spark.jars": given["jars"]}
     spark = spark_session("tables", master="local[2,4]", conf=conf)
-    for statement in given["before"]:
-        spark.sql(statement)
     run(spark, url, folder, given)
     last = max((folder / "checkpoint" / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
     last.unlink()
