@@ -111,7 +111,7 @@ wheel: venv
 	PYJMS_COMPILE=1 $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	ls -l dist
 
-# QUICK=--quick: not optimized, and without rates.
+# QUICK=--quick: not optimized, with two cases of each test at most, and without rates.
 compiled: venv
 	$(BIN)/python -m benchmarks.compiled $(QUICK)
 

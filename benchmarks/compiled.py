@@ -104,12 +104,13 @@ def install_wheel(*, quick: bool) -> None:
         )
 
 
-def run_tests() -> int:
+def run_tests(*, quick: bool) -> int:
     ignored = [f"--ignore={path}" for path in UNRELATED]
     shared_out = ["-n", "auto", "--dist", "loadgroup", "--max-worker-restart", "0"]
     shared_out += ["--reruns", os.environ.get("RERUNS", "0"), "-rR"]
     pytest = [sys.executable, "-m", "pytest", "-q", "--no-header", "-m", "not nightly"]
-    command = [*pytest, *shared_out, *ignored, *TESTS]
+    cases = ["--cases", "2"] if quick else []  # make test runs all, interpreted
+    command = [*pytest, *shared_out, *cases, *ignored, *TESTS]
     return subprocess.run(command, check=False, cwd=TREE).returncode
 
 
@@ -142,7 +143,9 @@ def print_rates() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="not optimized, and no rates")
+    parser.add_argument(
+        "--quick", action="store_true", help="not optimized, two cases of each test, no rates"
+    )
     parser.add_argument("--keep", action="store_true", help="use the tree that is there already")
     arguments = parser.parse_args()
     if c_compiler() is None or importlib.util.find_spec("mypyc") is None:
@@ -154,7 +157,7 @@ def main() -> None:
         install_wheel(quick=arguments.quick)
         print(f"{len(modules)} modules compiled in {time.monotonic() - start:.0f} s")
     prove_compiled(modules)
-    failed = run_tests()
+    failed = run_tests(quick=arguments.quick)
     if failed:
         sys.exit(failed)
     if not arguments.quick:

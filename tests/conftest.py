@@ -11,7 +11,9 @@ import hypothesis
 import pytest
 
 from pyjms.testing.spark_names import run_pipeline, spark
+from tests.kit.properties import leave_out_constants_of_modules
 from tests.kit.runs.event_loops import LOOPS, loops_of
+from tests.kit.runs.few_cases import beyond
 from tests.kit.runs.parallel import (
     SERVER_FOLDERS,
     FileOrGroupScheduling,
@@ -52,6 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="collect only the folders of tests that need servers or Spark",
     )
     parser.addoption(
+        "--cases",
+        type=int,
+        metavar="NUMBER",
+        help="run each test function with so many of its parameter sets at most",
+    )
+    parser.addoption(
         "--one-python-each",
         metavar="VERSIONS",
         help="run each program of users on one of these Pythons (3.11,3.12), which share them out",
@@ -68,6 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
     )
     hypothesis.settings.load_profile("busy machine")
+    leave_out_constants_of_modules()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -91,6 +100,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if versions := config.getoption("one_python_each"):
         _leave_out(config, items, one_version_each(items, versions.split(",")))
+    if number := config.getoption("cases"):
+        _leave_out(config, items, beyond(number, items))
     add_groups(items)
     if outside := outside_of_server_folders(items):
         raise pytest.UsageError(f"SERVER_FOLDERS lacks that of {', '.join(outside)}")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.kit.runs.event_loops import EVERY_LOOP, LOOPS, loops_of
+from tests.kit.runs.few_cases import beyond
 from tests.kit.runs.parallel import (
     SECONDS,
     SERVER_FOLDERS,
@@ -150,6 +151,18 @@ def test_a_coroutine_test_runs_on_one_loop_and_some_on_both() -> None:
     chosen = [loops_of(f"tests/unit/wire/test_it.py::test_{n}") for n in range(40)]
     assert set(chosen) == {("asyncio",), ("trio",)}
     assert loops_of(f"{EVERY_LOOP[0]}test_it.py::test_it") == LOOPS
+
+
+def test_a_run_may_have_few_cases_of_each_test() -> None:
+    names = [f"test_it.py::test_a[{n}]" for n in range(9)] + [
+        "test_it.py::test_b",
+        "test_it.py::C::d",
+    ]
+    items: Any = [SimpleNamespace(nodeid=name) for name in names]
+    left_out = [item.nodeid for item in beyond(2, items)]
+    assert len(left_out) == 7
+    assert {name.partition("[")[0] for name in left_out} == {"test_it.py::test_a"}
+    assert {item.nodeid for item in beyond(2, reversed(items))} == set(left_out)
 
 
 def test_each_program_runs_on_one_python_and_each_python_runs_some() -> None:

@@ -37,11 +37,15 @@ def test_codec_measures_every_command() -> None:
         assert rates[f"loose: encode {what}"] > 0
 
 
+QUICK_CASES = ("vm blocking receive", "tcp transacted container", "ssl listener")
+"""Each transport and each kind of API; `make compiled` runs those of its own."""
+
+
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, marks=pytest.mark.nightly if case in compiled.CASES else [])
-        for case in queue.CASES  # `make compiled` runs those of its own
+        pytest.param(case, marks=[] if case in QUICK_CASES else pytest.mark.nightly)
+        for case in queue.CASES
     ],
 )
 def test_every_message_of_a_queue_run_arrives(case: str) -> None:

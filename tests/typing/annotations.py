@@ -1,4 +1,4 @@
-"""What type checkers make of the public names; run through mypy by test_typing.py."""
+"""What type checkers make of the public names: `make check` has mypy read this file as a user's."""
 
 from __future__ import annotations
 

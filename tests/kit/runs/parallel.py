@@ -160,7 +160,6 @@ SECONDS: Final = {
     "tests/unit/network/test_subscriptions.py": 6,
     "tests/docs/test_specification.py": 5,
     "tests/integration/retries/test_redrive.py": 5,
-    "tests/typing/test_typing.py": 5,
 }
 """Expected durations of groups and files that take longer than their number of tests suggests."""
 

@@ -218,8 +218,7 @@ def test_config_show_names_the_source_of_each_value(pyjms: Run, tmp_path: Path) 
     )
     (tmp_path / "application-test.yaml").write_text("activemq:\n  user: you\n")
     done = pyjms(
-        "config", "show", "--sources", "--profiles", "test",
-        fresh=True, PYJMS_JMS__CLIENT_ID="from-env",
+        "config", "show", "--sources", "--profiles", "test", PYJMS_JMS__CLIENT_ID="from-env"
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -230,14 +229,14 @@ def test_config_show_names_the_source_of_each_value(pyjms: Run, tmp_path: Path) 
     assert "jms.subscription_durable: false  # default" in lines
     assert "hunter" not in done.stdout
 
-    changed = pyjms("config", "show", "--sources", "--changed", fresh=True).stdout.splitlines()
+    changed = pyjms("config", "show", "--sources", "--changed").stdout.splitlines()
     assert [line.split(":")[0] for line in changed] == [
         "jms.pub_sub_domain",
         "activemq.user",
         "activemq.password",
         "app.region",
     ]
-    as_yaml = pyjms("config", "show", "--changed", fresh=True).stdout
+    as_yaml = pyjms("config", "show", "--changed").stdout
     assert yaml.safe_load(as_yaml) == {
         "jms": {"pub_sub_domain": True},
         "activemq": {"user": "me", "password": "**********"},
@@ -246,9 +245,7 @@ def test_config_show_names_the_source_of_each_value(pyjms: Run, tmp_path: Path) 
 
 
 def test_listeners_as_json(pyjms: Run) -> None:
-    first, _ = map(
-        json.loads, pyjms("listeners", "orders", "--json", fresh=True).stdout.splitlines()
-    )
+    first, _ = map(json.loads, pyjms("listeners", "orders", "--json").stdout.splitlines())
     assert first == {
         "id": "orders",
         "destination": "orders",

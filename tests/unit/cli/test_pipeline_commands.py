@@ -85,7 +85,7 @@ def test_list_shows_functions_and_sql(pyjms: Run) -> None:
 
 
 def test_check_of_what_is_fine(pyjms: Run) -> None:
-    done = pyjms("pipeline", "check", "board", "sql.yaml", fresh=True)
+    done = pyjms("pipeline", "check", "board", "sql.yaml")
     assert done.stdout.splitlines() == [
         f"{name}: no problems found" for name in ("delays", "join", "copy")
     ]
@@ -227,7 +227,7 @@ def test_status_is_a_table(pyjms: Run, tmp_path: Path) -> None:
         age = 3 * 3600_000 if name == "old" else 0
         status = {"pipeline": name, "host": socket.gethostname(), "updated": now - age, **values}
         (folder / "pyjms-status.json").write_text(json.dumps(status))
-    done = pyjms("pipeline", "status", fresh=True)
+    done = pyjms("pipeline", "status")
     assert done.returncode == 0, done.stderr
     head, *rows = done.stdout.splitlines()
     assert head.split() == [
