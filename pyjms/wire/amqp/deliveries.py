@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyjms.wire.amqp.performatives import MAX_UINT, Disposition, State
 
 if TYPE_CHECKING:
-    from pyjms.wire.amqp.session import Receiver, Sender
+    from pyjms.wire.amqp.links import Receiver, Sender
 
 _HALF: Final = 0x80000000
 _FEW: Final = 64
@@ -107,38 +107,34 @@ class Unsettled:
     def clear_outcome(self, deliveries: list[Delivery]) -> None:
         """Record that deliveries have no outcome any more."""
         numbers = sorted([self._number(each.id) for each in deliveries])
-        if len(numbers) > _FEW:
-            open_again = set(numbers)
-            self._with_outcome = [
-                number for number in self._with_outcome if number not in open_again
-            ]
-        else:
-            for number in numbers:
-                _cut(self._with_outcome, number, number)
+        self._with_outcome = _without(self._with_outcome, numbers)
         _merge(self.numbers, numbers)
 
     def drop(self, delivery: Delivery) -> None:
         """Forget a delivery that has an outcome, and is settled."""
         self.by_id.pop(delivery.id, None)
         if len(self._with_outcome) > 2 * len(self.by_id) + _FEW:
-            self._with_outcome = self._present(self._with_outcome)
+            present = self.by_id
+            self._with_outcome = [n for n in self._with_outcome if n & MAX_UINT in present]
 
-    def drop_of(self, link: Receiver | Sender) -> list[Delivery]:
-        """Remove and return the deliveries of a link."""
-        dropped = [each for each in self.by_id.values() if each.link is link]
+    def drop_of(self, link: Receiver | Sender, count: int) -> list[Delivery]:
+        """Remove and return the deliveries of a link, of which there are so many."""
+        dropped: list[Delivery] = []
+        # from the latest on: a client cannot have a long list looked through again and again
+        for delivery in reversed(self.by_id.values()):
+            if len(dropped) == count:
+                break
+            if delivery.link is link:
+                dropped.append(delivery)
         for delivery in dropped:
             del self.by_id[delivery.id]
-        self.numbers, self._with_outcome = (
-            self._present(self.numbers),
-            self._present(self._with_outcome),
-        )
+        numbers = [self._number(each.id) for each in dropped]
+        self.numbers = _without(self.numbers, numbers)
+        self._with_outcome = _without(self._with_outcome, numbers)
         return dropped
 
     def _number(self, delivery_id: int) -> int:
         return self.next_number + difference(delivery_id, self.next_number & MAX_UINT)
-
-    def _present(self, numbers: list[int]) -> list[int]:
-        return [number for number in numbers if number & MAX_UINT in self.by_id]
 
 
 def _cut(numbers: list[int], begin: int, end: int) -> list[int]:
@@ -148,6 +144,16 @@ def _cut(numbers: list[int], begin: int, end: int) -> list[int]:
     found = numbers[low:high]
     del numbers[low:high]
     return found
+
+
+def _without(numbers: list[int], others: list[int]) -> list[int]:
+    """Return ascending numbers without others; if these are few, they are removed in place."""
+    if len(others) > _FEW:
+        excluded = set(others)
+        return [number for number in numbers if number not in excluded]
+    for number in others:
+        _cut(numbers, number, number)
+    return numbers
 
 
 def _merge(numbers: list[int], others: list[int]) -> None:

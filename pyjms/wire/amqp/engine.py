@@ -54,7 +54,7 @@ from pyjms.wire.amqp.performatives import (
 from pyjms.wire.amqp.session import Session
 
 if TYPE_CHECKING:
-    from pyjms.wire.amqp.session import Receiver, Sender
+    from pyjms.wire.amqp.links import Receiver, Sender
     from pyjms.wire.limits import UnfinishedFrame
 
 ILLEGAL_STATE: Final = "amqp:illegal-state"

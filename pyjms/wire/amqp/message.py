@@ -151,7 +151,8 @@ def read_properties(payload: bytes, at: int) -> Properties:
     """
     code = payload[at]
     if code == LIST_8:
-        place, end, values = at + 3, at + 2 + payload[at + 1], list[Value]()
+        place, end = at + 3, at + 2 + payload[at + 1]
+        values: list[Value] = []
         for index in range(payload[at + 2]):
             kind = payload[place]
             if kind == NULL:

@@ -204,6 +204,14 @@ async def test_the_broker_opens_after_the_client(amqp: AmqpBroker) -> None:
 
 
 @pytest.mark.fact("amqp-connector A173")
+async def test_what_cannot_be_processed_ends_the_connection(amqp: AmqpBroker) -> None:
+    client = await amqp.client()
+    coordinator = await client.coordinator()
+    await coordinator.link.transfer(b"no message")
+    assert await ending(client) == Error("amqp:decode-error", "Could not process AMQP commands")
+
+
+@pytest.mark.fact("amqp-connector A173")
 async def test_nothing_counts_behind_what_cannot_be_processed(amqp: AmqpBroker) -> None:
     client = await amqp.client()
     sender, coordinator = await client.sender("queue://a"), await client.coordinator()

@@ -19,6 +19,7 @@ from pyjms.wire.amqp.codec import decode_value, encode_value
 from pyjms.wire.amqp.deliveries import Delivery
 from pyjms.wire.amqp.engine import EngineSettings
 from pyjms.wire.amqp.format import AMQP, SASL, AmqpFormat, Fault, Frame, Item, ProtocolHeader
+from pyjms.wire.amqp.links import Sender
 from pyjms.wire.amqp.message import DATA, VALUE, Message, decode_message, encode_message
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
@@ -43,7 +44,6 @@ from pyjms.wire.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from pyjms.wire.amqp.session import Sender
 from pyjms.wire.amqp.values import (
     Array,
     Decimal64,

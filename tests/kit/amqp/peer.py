@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pyjms.wire.amqp.deliveries import Delivery
 from pyjms.wire.amqp.engine import Engine, EngineSettings
 from pyjms.wire.amqp.format import AMQP, SASL, AmqpFormat, Fault, Frame, Item, ProtocolHeader
+from pyjms.wire.amqp.links import Link, Receiver, Sender
 from pyjms.wire.amqp.message import Message
 from pyjms.wire.amqp.performatives import (
     RECEIVER,
@@ -23,7 +24,7 @@ from pyjms.wire.amqp.performatives import (
     Target,
     Transfer,
 )
-from pyjms.wire.amqp.session import Link, Receiver, Sender, Session
+from pyjms.wire.amqp.session import Session
 
 
 def contents(message: Message) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from proton import Collector, Connection, Transport
 
 from pyjms.wire.amqp.engine import EngineSettings
 from pyjms.wire.amqp.format import AmqpFormat, Item
-from pyjms.wire.amqp.session import Receiver, Sender
+from pyjms.wire.amqp.links import Receiver, Sender
 from tests.kit.amqp.peer import Peer
 
 

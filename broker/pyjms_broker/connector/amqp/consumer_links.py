@@ -31,6 +31,7 @@ from pyjms.jms.destination import Destination
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.amqp.deliveries import Delivery
+from pyjms.wire.amqp.links import Link, Sender
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
     Accepted,
@@ -41,7 +42,6 @@ from pyjms.wire.amqp.performatives import (
     Source,
     TransactionalState,
 )
-from pyjms.wire.amqp.session import Link, Sender
 from pyjms.wire.openwire.commands import (
     AckType,
     Command,

@@ -16,6 +16,7 @@ from pyjms.jms.destination import Destination, parse_destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.amqp.deliveries import Delivery
+from pyjms.wire.amqp.links import Link, Receiver
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
     Error,
@@ -24,7 +25,6 @@ from pyjms.wire.amqp.performatives import (
     Target,
     TransactionalState,
 )
-from pyjms.wire.amqp.session import Link, Receiver
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     MessageId,

@@ -41,8 +41,9 @@ from pyjms.transport.tcp import HIGH_WATER, LOW_WATER
 from pyjms.wire.amqp.deliveries import Delivery
 from pyjms.wire.amqp.engine import Engine, EngineSettings, Stage
 from pyjms.wire.amqp.format import AmqpFormat, Item
+from pyjms.wire.amqp.links import Receiver, Sender
 from pyjms.wire.amqp.performatives import Error, Open
-from pyjms.wire.amqp.session import Receiver, Sender, Session
+from pyjms.wire.amqp.session import Session
 from pyjms.wire.amqp.values import Symbol
 from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.openwire.commands import (
@@ -223,7 +224,8 @@ class AmqpSession(ClientSession[Item]):
             waiting.set()
 
     def on_release(self, refused: Collection[ActiveMQMessage], error: Exception | None) -> None:
-        self._reason = _CLOSED if error is None else str(error)
+        if error is not None:
+            self._reason = error.reason if isinstance(error, JMSException) else str(error)
 
     async def stop(self) -> None:
         """Close the connection: with the reason, if the broker does it and not the client."""
@@ -248,7 +250,9 @@ class AmqpSession(ClientSession[Item]):
     # from the client
     def on_frames(self, frames: deque[Item]) -> None:
         while frames and not self.is_paused:
-            if self.status is State.CLOSED or not self._receive(self.engine.receive_run, frames):
+            is_closed = self.status is State.CLOSED
+            taken = None if is_closed else self._receive(self.engine.receive_run, frames)
+            if not taken and frames:  # a run that has failed may have been the rest
                 self.on_command(frames.popleft())
         self.limit_unread()
         self._send_together()
@@ -569,7 +573,8 @@ class AmqpSession(ClientSession[Item]):
 
     def _accept_run(self, responses: Sequence[Command]) -> int:
         """Tell the links that the broker has messages; return how many responses did so."""
-        published, accepted, count = self._published, list[Delivery](), 0
+        published, count = self._published, 0
+        accepted: list[Delivery] = []
         for response in responses:
             number = response.correlation_id if type(response) is Response else 0
             delivery = published.pop(number, None)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyjms.wire.amqp.deliveries import Delivery
+from pyjms.wire.amqp.links import Link, Receiver
 from pyjms.wire.amqp.message import VALUE, decode_message
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
@@ -24,7 +25,7 @@ from pyjms.wire.amqp.performatives import (
     Outcome,
     Rejected,
 )
-from pyjms.wire.amqp.session import Link, Receiver, Session
+from pyjms.wire.amqp.session import Session
 from pyjms.wire.openwire.commands import (
     LocalTransactionId,
     Throwable,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyjms.wire.amqp.deliveries import Delivery, Unsettled
+from pyjms.wire.amqp.links import Sender
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
     MAX_UINT,
@@ -16,7 +17,6 @@ from pyjms.wire.amqp.performatives import (
     Rejected,
     TransactionalState,
 )
-from pyjms.wire.amqp.session import Sender
 from tests.kit.amqp.peer import opened
 
 WITHIN = TransactionalState(b"1", ACCEPTED)
@@ -36,9 +36,9 @@ class Model:
         self.numbers: dict[int, Delivery] = {}
         self.having: set[int] = set()
 
-    def add(self) -> None:
+    def add(self, delivery: Delivery | None = None) -> None:
         number = self.unsettled.next_number
-        delivery = Delivery(self.link, number & MAX_UINT, b"", 0)
+        delivery = delivery or Delivery(self.link, number & MAX_UINT, b"", 0)
         self.unsettled.by_id[delivery.id] = self.numbers[number] = delivery
         self.unsettled.numbers.append(number)
         self.unsettled.next_number += 1
@@ -93,6 +93,13 @@ def test_ranges_are_found_as_by_looking_at_each_delivery(seed: int, first: int) 
         back = [number for number in model.having if chance.random() < 0.2]
         chance.shuffle(back)
         model.clear_outcome(back)
+        if chance.random() < 0.1:
+            other = Delivery(link_with_credit(), model.unsettled.next_number & MAX_UINT, b"", 0)
+            model.add(other)
+            for _ in range(chance.choice([0, 3])):
+                model.add()
+            assert model.unsettled.drop_of(other.link, 1) == [other]
+            del model.numbers[model.number_of(other)]
         if chance.random() < 0.2 and model.having:
             model.drop(model.numbers[chance.choice(sorted(model.having))])
     every = model.take(first - 5, model.unsettled.next_number, with_outcome=True)

@@ -12,6 +12,7 @@ import pytest
 from pyjms.errors import LocalProtocolError
 from pyjms.wire.amqp.engine import EngineSettings
 from pyjms.wire.amqp.format import AmqpFormat, Frame, Item
+from pyjms.wire.amqp.links import Receiver
 from pyjms.wire.amqp.performatives import (
     ACCEPTED,
     RECEIVER,
@@ -36,7 +37,6 @@ from pyjms.wire.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from pyjms.wire.amqp.session import Receiver
 from pyjms.wire.amqp.values import Symbol
 from pyjms.wire.limits import FrameBudget, UnfinishedFrame
 from tests.kit.amqp.peer import opened
