@@ -83,6 +83,14 @@ def name_fault(name: str | None) -> str | None:
     return excess(name, MAX_NAME)
 
 
+def readable_properties(message: ActiveMQMessage) -> dict[str, object]:
+    """Return the properties of a message; {} if they cannot be decoded."""
+    try:
+        return message.properties
+    except JMSException:
+        return {}
+
+
 def check_destination(destination: Destination | None) -> None:
     """Check the name of a destination, a pattern or a composite.
 

@@ -14,7 +14,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -280,10 +280,8 @@ def passwd() -> None:
     """
     from pyjms_broker.security.passwords import hash_password
 
-    password = _read("Password", hidden=True)
-    if not password:
-        _fail("passwd", "the password is empty")
-    typer.echo(hash_password(password))
+    with one_line_errors("broker passwd"):
+        typer.echo(hash_password(_require(_read("Password", hidden=True), "password")))
 
 
 def _input_option(what: str) -> Any:
@@ -318,18 +316,15 @@ def encrypt(
     """
     from pyjms.configuration.encryption import PASSWORD_VARIABLES, encrypt
 
-    secret = _environ(password).get(PASSWORD_VARIABLES[0])
-    if secret is None:
-        _fail("encrypt", f"set the variable {PASSWORD_VARIABLES[0]} to the password")
-    given = _read("Text", hidden=True) if text is None else text
-    if not given:
-        _fail("encrypt", "the text is empty")
     if text is not None and algorithm is None:
         algorithm = Algorithm.MD5_DES
-    try:
+    with one_line_errors("broker encrypt"):
+        variable = PASSWORD_VARIABLES[0]
+        secret = _environ(password).get(variable)
+        if secret is None:
+            raise ConfigurationException(f"set the variable {variable} to the password")
+        given = _require(_read("Text", hidden=True) if text is None else text, "text")
         value = encrypt(given, secret, algorithm)
-    except ConfigurationException as error:
-        _fail("encrypt", str(error))
     typer.echo(value if text is None else f"Encrypted text: {value[4:-1]}")
     if algorithm is Algorithm.MD5_DES:
         typer.echo(
@@ -355,11 +350,9 @@ def decrypt(
     """
     from pyjms.configuration.encryption import decrypt
 
-    given = _read("Encrypted value", hidden=False) if value is None else value
-    try:
+    with one_line_errors("broker decrypt"):
+        given = _read("Encrypted value", hidden=False) if value is None else value
         text = decrypt(given.strip(), _environ(password), algorithm)
-    except ConfigurationException as error:
-        _fail("decrypt", str(error))
     typer.echo(text if value is None else f"Decrypted text: {text}")
 
 
@@ -378,6 +371,7 @@ def _read(prompt: str, *, hidden: bool) -> str:
     return sys.stdin.readline().rstrip("\r\n")
 
 
-def _fail(command: str, problem: str) -> NoReturn:
-    typer.echo(f"pyjms broker {command}: {problem}", err=True)
-    raise typer.Exit(2)
+def _require(text: str, what: str) -> str:
+    if not text:
+        raise ConfigurationException(f"the {what} is empty")
+    return text

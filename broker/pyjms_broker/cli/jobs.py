@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from pyjms.cli import terminal
 from pyjms.cli.options import DryRun, PasswordFile, UrlOption, User, Yes, factory_for
-from pyjms.cli.terminal import (
-    ask,
-    duration_text,
-    has_to_tell,
-    one_line_errors,
-    plural,
-    table,
-    time_text,
-)
 from pyjms.errors import ConfigurationException
 from pyjms.jms import scheduled
 from pyjms.jms.destination import Destination, Topic
@@ -52,10 +44,10 @@ def list_(url: UrlOption = None, user: User = None, password_file: PasswordFile 
     """List the jobs of a running broker, the next one first."""
     import anyio
 
-    with one_line_errors("broker jobs list"):
+    with terminal.one_line_errors("broker jobs list"):
         found = anyio.run(list_jobs, factory_for(url, user, password_file))
-    table(("job", "destination", "due", "schedule"), found)
-    typer.echo(plural(len(found), "job"))
+    terminal.table(("job", "destination", "due", "schedule"), found)
+    typer.echo(terminal.plural(len(found), "job"))
 
 
 @app.command()
@@ -74,15 +66,15 @@ def remove(
     """
     import anyio
 
-    with one_line_errors("broker jobs remove"):
+    with terminal.one_line_errors("broker jobs remove"):
         if bool(job_ids) == all_:
             raise ConfigurationException("Name either job ids or --all")
         factory = factory_for(url, user, password_file)
-        if (all_ or dry_run) and has_to_tell(yes=yes, dry_run=dry_run):
+        if (all_ or dry_run) and terminal.has_to_tell(yes=yes, dry_run=dry_run):
             found = anyio.run(list_jobs, factory)
             chosen = [job for job in found if all_ or job.job_id in (job_ids or ())]
             details = [f"{job.job_id} to {job.destination}" for job in chosen if dry_run]
-            ask(f"Remove {plural(len(chosen), 'job')}", details, dry_run=dry_run)
+            terminal.ask(f"Remove {terminal.plural(len(chosen), 'job')}", details, dry_run=dry_run)
         anyio.run(remove_jobs, factory, None if all_ else job_ids)
 
 
@@ -139,13 +131,13 @@ def _job(message: Message) -> Job:
     times = {"delay": scheduled.AMQ_SCHEDULED_DELAY, "period": scheduled.AMQ_SCHEDULED_PERIOD}
     others = {"repeat": scheduled.AMQ_SCHEDULED_REPEAT, "cron": scheduled.AMQ_SCHEDULED_CRON}
     values = {
-        word: duration_text(value) if word in times and isinstance(value, int) else value
+        word: terminal.duration_text(value) if word in times and isinstance(value, int) else value
         for word, name in (times | others).items()
         if (value := properties.get(name)) is not None
     }
     return Job(
         str(properties.get(scheduled.AMQ_SCHEDULED_ID)),
         str(command_of(message).original_destination),
-        "-" if not isinstance(due, int) else time_text(due),
+        "-" if not isinstance(due, int) else terminal.time_text(due),
         ", ".join(f"{word} {value}" for word, value in values.items()),
     )

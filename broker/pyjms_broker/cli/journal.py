@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from pyjms.wire.kahadb.journal import Location
-    from pyjms_broker.store.kahadb.tools.inspection import (
-        DestinationAudit,
-        JournalAudit,
-        JournalSummary,
-        RecordView,
-        SegmentAudit,
-        SegmentSummary,
-    )
+    from pyjms_broker.store.kahadb.tools import inspection
     from pyjms_broker.store.kahadb.tools.verification import Verification
 
 _MAX_NAMED: Final = 4
@@ -71,7 +64,7 @@ def inspect(
 
     Reads only; the broker may be running. Bodies of messages are not shown.
     """
-    from pyjms_broker.store.kahadb.tools.inspection import inspect_journal
+    from pyjms_broker.store.kahadb.tools import inspection
     from pyjms_broker.store.kahadb.tools.journal_directory import file_sizes, find_journal
 
     with one_line_errors("broker journal inspect"):
@@ -79,17 +72,17 @@ def inspect(
         patterns = destination_patterns(destination)
         location = parse_location(start)
 
-        def is_wanted(view: RecordView) -> bool:
+        def is_wanted(view: inspection.RecordView) -> bool:
             return patterns is None or matches_any(patterns, view.destination)
 
         if records:
-            summary = inspect_journal(
+            summary = inspection.inspect_journal(
                 folder, location, wanted=is_wanted, limit=limit, on_record=_show_record
             )
             typer.echo()
         else:
             with progress("reading", sum(file_sizes(folder).values()), bytes_=True) as advance:
-                summary = inspect_journal(
+                summary = inspection.inspect_journal(
                     folder, location, wanted=is_wanted, limit=limit, on_bytes=advance
                 )
         _show_summary(folder, summary)
@@ -180,7 +173,7 @@ def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
     subscription, a part of an open or prepared transaction, or acknowledgements of messages in
     older segments that are kept. Reads only; the broker may be running.
     """
-    from pyjms_broker.store.kahadb.tools.inspection import audit_journal
+    from pyjms_broker.store.kahadb.tools import inspection
     from pyjms_broker.store.kahadb.tools.journal_directory import (
         file_sizes,
         find_journal,
@@ -197,7 +190,7 @@ def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
                     folder, Path(scratch), index_directory=index_directory, on_bytes=advance
                 )
             try:
-                _show_audit(folder, audit_journal(folder, snapshot))
+                _show_audit(folder, inspection.audit_journal(folder, snapshot))
             finally:
                 snapshot.close()
 
@@ -236,7 +229,7 @@ def matches_any(patterns: list[Destination], destination: Destination | None) ->
     return destination is not None and any(matches(each, destination) for each in patterns)
 
 
-def _show_record(view: RecordView) -> None:
+def _show_record(view: inspection.RecordView) -> None:
     """Print a record as one line."""
     where = "" if view.destination is None else f" {view.destination}"
     details = "  ".join(view.details)
@@ -244,7 +237,7 @@ def _show_record(view: RecordView) -> None:
     typer.echo(line.rstrip())
 
 
-def _show_summary(folder: Path, summary: JournalSummary) -> None:
+def _show_summary(folder: Path, summary: inspection.JournalSummary) -> None:
     """Print the contents of a journal."""
     from pyjms.wire.kahadb.journal import segment_name
 
@@ -293,7 +286,7 @@ def _show_summary(folder: Path, summary: JournalSummary) -> None:
             typer.echo(f"damaged: {where}, {each.end - each.start} bytes ({each.reason})")
 
 
-def _segment_row(segment: SegmentSummary) -> Sequence[object]:
+def _segment_row(segment: inspection.SegmentSummary) -> Sequence[object]:
     from pyjms.wire.kahadb.journal import segment_name
 
     return (
@@ -327,7 +320,7 @@ def _show_verification(folder: Path, found: Verification) -> None:
     )
 
 
-def _show_audit(folder: Path, found: JournalAudit) -> None:
+def _show_audit(folder: Path, found: inspection.JournalAudit) -> None:
     """Print what keeps each segment, then the number of segments that each destination keeps."""
     from pyjms.wire.kahadb.journal import segment_name
 
@@ -363,7 +356,7 @@ def _show_audit(folder: Path, found: JournalAudit) -> None:
         )
 
 
-def _reasons(segment: SegmentAudit) -> list[str]:
+def _reasons(segment: inspection.SegmentAudit) -> list[str]:
     report = segment.report
     by_count = sorted(segment.messages.items(), key=lambda item: (-item[1], str(item[0])))
     reasons = [f"{plural(count, 'message')} of {where}" for where, count in by_count[:_MAX_NAMED]]
@@ -385,7 +378,7 @@ def _reasons(segment: SegmentAudit) -> list[str]:
     return reasons
 
 
-def _destination_row(audit: DestinationAudit, sizes: dict[int, int]) -> Sequence[object]:
+def _destination_row(audit: inspection.DestinationAudit, sizes: dict[int, int]) -> Sequence[object]:
     kept = sum(sizes.get(file_id, 0) for file_id in audit.kept)
     waiting = ", ".join(f"{key} ({count})" for key, count in audit.waiting_for.items())
     return (

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
 
 import typer
 
-from pyjms.cli.options import (
-    PasswordFile,
-    User,
-    factory_for,
-    password_option,
-    read_destination,
-    url_option,
-)
+from pyjms.cli import options
 from pyjms.cli.terminal import one_line_errors, progress, safe_text
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic
@@ -46,8 +39,8 @@ _MODES: Final = {
 }
 
 
-BrokerUrl: TypeAlias = Annotated[str | None, url_option("--brokerUrl")]
-Password: TypeAlias = Annotated[str | None, password_option("--password")]
+BrokerUrl: TypeAlias = Annotated[str | None, options.url_option("--brokerUrl")]
+Password: TypeAlias = Annotated[str | None, options.password_option("--password")]
 DestinationOption: TypeAlias = Annotated[
     str, typer.Option(help="queue://NAME, topic://NAME, or a queue NAME.")
 ]
@@ -71,9 +64,9 @@ Parallel: TypeAlias = Annotated[
 
 def producer(
     url: BrokerUrl = None,
-    user: User = None,
+    user: options.User = None,
     password: Password = None,
-    password_file: PasswordFile = None,
+    password_file: options.PasswordFile = None,
     destination: DestinationOption = "queue://TEST",
     persistent: Annotated[
         str, typer.Option("--persistent", metavar="true|false", help="Send persistent messages.")
@@ -132,8 +125,8 @@ def producer(
     with one_line_errors("broker producer"):
         text = _text(message, payload, text_size)
         is_persistent = _boolean("--persistent", persistent)
-        factory = factory_for(url, user, password_file, password)
-        to = read_destination(destination)
+        factory = options.factory_for(url, user, password_file, password)
+        to = options.read_destination(destination)
         typer.echo(f"Producing messages to {to}")
         typer.echo(f"Using {'' if is_persistent else 'non-'}persistent messages")
         typer.echo(f"Running {parallel} parallel threads")
@@ -157,9 +150,9 @@ def producer(
 
 def consumer(
     url: BrokerUrl = None,
-    user: User = None,
+    user: options.User = None,
     password: Password = None,
-    password_file: PasswordFile = None,
+    password_file: options.PasswordFile = None,
     destination: DestinationOption = "queue://TEST",
     count: Count = 1000,
     sleep: Sleep = 0,
@@ -200,7 +193,7 @@ def consumer(
             raise ConfigurationException(
                 f"--ackMode: there is no mode {ack_mode!r}", hint=f"modes are {', '.join(_MODES)}"
             )
-        found = read_destination(destination)
+        found = options.read_destination(destination)
         is_durable = _boolean("--durable", durable)
         is_transacted = _boolean("--transacted", transacted)
         if is_durable and (client_id is None or not found.is_topic):
@@ -208,7 +201,7 @@ def consumer(
                 "--durable true needs a topic and --clientId",
                 hint="a durable subscription of a topic belongs to a client id",
             )
-        factory = factory_for(url, user, password_file, password)
+        factory = options.factory_for(url, user, password_file, password)
         if client_id is not None:
             factory.options.client_id = client_id
         typer.echo(f"Consuming {found}")
@@ -394,7 +387,7 @@ class Part(StrEnum):
 
 def browse(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue: NAME or queue://NAME.")],
-    url: Annotated[str | None, url_option("--amqurl")] = None,
+    url: Annotated[str | None, options.url_option("--amqurl")] = None,
     msgsel: Selectors = None,
     parts: Annotated[
         list[Part] | None,
@@ -406,9 +399,9 @@ def browse(
             "--view", metavar="A,B", help="Print only these fields, as in JMSMessageID,colour."
         ),
     ] = None,
-    user: User = None,
+    user: options.User = None,
     password: Password = None,
-    password_file: PasswordFile = None,
+    password_file: options.PasswordFile = None,
 ) -> None:
     """Print the messages of a queue as `activemq browse` does; `pyjms browse` has more formats.
 
@@ -428,12 +421,12 @@ def browse(
         typer.echo("")
 
     with one_line_errors("broker browse"):
-        factory = factory_for(url, user, password_file, password)
+        factory = options.factory_for(url, user, password_file, password)
         anyio.run(browse_all, factory, _queue(queue), as_selector(msgsel or []), None, handle)
 
 
 def _queue(text: str) -> Queue:
-    found = read_destination(text)
+    found = options.read_destination(text)
     if not isinstance(found, Queue):
         raise ConfigurationException(f"{found} cannot be browsed", hint="topics keep no messages")
     return found

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
+from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMapMessage, ActiveMQMessage
@@ -23,6 +23,7 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion, all_of
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.fields import readable_properties
 from pyjms_broker.api.statistics import DestinationStatistics
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.usage import MemoryUsage
@@ -81,7 +82,7 @@ class StatisticsBroker(BrokerFilter):
             if name.startswith(prefix.lower()):
                 if exchange.context.access is not None:  # this filter may be outside its own
                     exchange.context.access.check_request(message)
-                replies = replies_to(self._tree, to, _properties(message))
+                replies = replies_to(self._tree, to, readable_properties(message))
                 return self._send(exchange, message, list(islice(replies, MOST_REPLIES + 1)))
         return self.next.send(exchange, message)
 
@@ -111,13 +112,6 @@ class StatisticsBroker(BrokerFilter):
             response_required=request.response_required,
             content=encode_map(values),
         )
-
-
-def _properties(message: ActiveMQMessage) -> _Values:
-    try:
-        return message.properties
-    except JMSException:
-        return {}
 
 
 def _counters(statistics: DestinationStatistics, memory: MemoryUsage) -> _Values:

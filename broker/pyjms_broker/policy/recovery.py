@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -78,23 +79,15 @@ class RecoveryBuffer(SubscriptionRecovery):
             pass
 
 
-class _CountedBuffer(RecoveryBuffer):
-    def __init__(self, maximum: int) -> None:
+class _LimitedBuffer(RecoveryBuffer):
+    """Keeps at most `count` messages, or messages of at most `size` bytes."""
+
+    def __init__(self, *, count: float = math.inf, size: float = math.inf) -> None:
         super().__init__()
-        self._maximum = maximum
+        self._count_limit, self._size_limit = count, size
 
     def trim(self) -> None:
-        while len(self.references) > self._maximum:
-            self.evict()
-
-
-class _SizedBuffer(RecoveryBuffer):
-    def __init__(self, maximum: int) -> None:
-        super().__init__()
-        self._maximum = maximum
-
-    def trim(self) -> None:
-        while self.size > self._maximum:
+        while len(self.references) > self._count_limit or self.size > self._size_limit:
             self.evict()
 
 
@@ -175,7 +168,7 @@ class FixedCountSubscriptionRecoveryPolicy:
     maximum_size: int = count(100, "Number of messages.", minimum=1)
 
     def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
-        return _CountedBuffer(self.maximum_size)
+        return _LimitedBuffer(count=self.maximum_size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +180,7 @@ class FixedSizedSubscriptionRecoveryPolicy:
     )
 
     def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
-        return _SizedBuffer(self.maximum_size)
+        return _LimitedBuffer(size=self.maximum_size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +188,7 @@ class LastImageSubscriptionRecoveryPolicy:
     """Keeps the last message."""
 
     def recovery_for(self, topic: RegionDestination) -> SubscriptionRecovery | None:
-        return _CountedBuffer(1)
+        return _LimitedBuffer(count=1)
 
 
 @dataclass(frozen=True, kw_only=True)

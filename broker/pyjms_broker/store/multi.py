@@ -46,7 +46,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from anyio import CancelScope, to_thread
 
@@ -149,14 +149,11 @@ def _xid(command: KahaPrepareCommand | KahaCommitCommand) -> XATransactionId:
     return as_xa(from_transaction_info(command.transaction_info))
 
 
-class _OpenTransaction:
+class _OpenTransaction(NamedTuple):
     """A transaction and the stores enlisted in it."""
 
-    __slots__ = ("stores", "xid")
-
-    def __init__(self, xid: XATransactionId) -> None:
-        self.xid = xid
-        self.stores: dict[TransactionStore, None] = {}
+    xid: XATransactionId
+    stores: dict[TransactionStore, None]
 
 
 class MultiTransactionStore:
@@ -175,7 +172,7 @@ class MultiTransactionStore:
         """Enlist a store in a transaction; return the id that the transaction has there."""
         opened = self._open.get(xid)
         if opened is None:
-            opened = self._open[xid] = _OpenTransaction(as_xa(xid))
+            opened = self._open[xid] = _OpenTransaction(as_xa(xid), {})
         opened.stores[store] = None
         return opened.xid
 
@@ -242,7 +239,7 @@ class MultiTransactionStore:
             whole = self._recovered.setdefault(part.xid, RecoveredTransaction(part.xid, [], []))
             whole.added.extend(part.added)
             whole.removed.extend(part.removed)
-            self._open.setdefault(part.xid, _OpenTransaction(part.xid)).stores[own] = None
+            self._open.setdefault(part.xid, _OpenTransaction(part.xid, {})).stores[own] = None
 
     def _pop(self, xid: TransactionId) -> _OpenTransaction | None:
         self._recovered.pop(xid, None)

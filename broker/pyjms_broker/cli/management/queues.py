@@ -13,31 +13,12 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from pyjms.cli import terminal
 from pyjms.cli.options import DryRun, Selector, Yes, read_destination
-from pyjms.cli.terminal import (
-    ExitCode,
-    ask,
-    browsed_number,
-    has_to_tell,
-    json_line,
-    plural,
-    progress,
-    safe_text,
-    table,
-)
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms.jms.failure_reason import reason_of
-from pyjms_broker.cli.management.client import (
-    Attributes,
-    JolokiaClient,
-    Json,
-    brokers,
-    find_destinations,
-    management_command,
-    number,
-    pattern,
-)
+from pyjms_broker.cli.management import client as jolokia
 from pyjms_broker.management.object_name import ObjectName
 
 Selectors: TypeAlias = Annotated[
@@ -93,9 +74,9 @@ Limit: TypeAlias = Annotated[
 ]
 
 
-@management_command("purge")
+@jolokia.management_command("purge")
 def purge(
-    client: JolokiaClient,
+    client: jolokia.JolokiaClient,
     queues: Annotated[
         list[str],
         typer.Argument(metavar="QUEUE...", help="Queue names; * matches any characters."),
@@ -109,9 +90,9 @@ def purge(
 ) -> None:
     """Remove the messages of queues, after a confirmation. Messages in flight to consumers stay."""
     selector = as_selector(msgsel or [])
-    found = find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
+    found = jolokia.find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
     which = "all messages" if selector is None else f"the messages that match {selector}"
-    if has_to_tell(yes=yes, dry_run=dry_run):
+    if terminal.has_to_tell(yes=yes, dry_run=dry_run):
         _ask(client, f"Remove {which} of", found, selector, dry_run=dry_run)
     for name, values in found.items():
         _purge(client, name, str(values["Name"]), selector)
@@ -119,8 +100,8 @@ def purge(
             client.execute(name, "resetStatistics")
 
 
-def _purge(client: JolokiaClient, name: str, queue: str, selector: str | None) -> None:
-    shown = safe_text(queue)
+def _purge(client: jolokia.JolokiaClient, name: str, queue: str, selector: str | None) -> None:
+    shown = terminal.safe_text(queue)
     if selector is not None:
         typer.echo(f"INFO: Purging messages in queue: {shown} with message selector {selector}")
         removed = client.execute(name, "removeMatchingMessages(java.lang.String)", selector)
@@ -131,15 +112,15 @@ def _purge(client: JolokiaClient, name: str, queue: str, selector: str | None) -
     left = client.read(name, "QueueSize").get("QueueSize")
     if isinstance(left, int) and left > 0:
         typer.echo(
-            f"{plural(left, 'message')} of {shown} remained: they are in flight to consumers, or "
-            "arrived since",
+            f"{terminal.plural(left, 'message')} of {shown} remained: they are in flight to"
+            " consumers, or arrived since",
             err=True,
         )
 
 
-@management_command("move")
+@jolokia.management_command("move")
 def move(
-    client: JolokiaClient,
+    client: jolokia.JolokiaClient,
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue with the messages.")],
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help="queue://NAME, topic://NAME, or a queue NAME.")
@@ -155,9 +136,9 @@ def move(
     Messages in flight to consumers stay. A message leaves its queue once its copy is stored.
     """
     destination = read_destination(target)
-    found = find_destinations(client, [queue], "Queue", "QueueSize", "InFlightCount")
+    found = jolokia.find_destinations(client, [queue], "Queue", "QueueSize", "InFlightCount")
     verb, done = ("Copy", "copied") if copy else ("Move", "moved")
-    if has_to_tell(yes=yes, dry_run=dry_run):
+    if terminal.has_to_tell(yes=yes, dry_run=dry_run):
         most = "" if limit is None else f"at most {limit} "
         _ask(
             client,
@@ -174,15 +155,14 @@ def move(
             name, f"{operation}({types})", selector or "", str(destination), *maximum
         )
         assert isinstance(count, int), "the operation returns their number"
-        typer.echo(
-            f"{plural(count, 'message')} {done} from {safe_text(values['Name'])} to {destination}"
-        )
+        moved, source = terminal.plural(count, "message"), terminal.safe_text(values["Name"])
+        typer.echo(f"{moved} {done} from {source} to {destination}")
 
 
 def _ask(
-    client: JolokiaClient,
+    client: jolokia.JolokiaClient,
     what: str,
-    queues: Mapping[str, Attributes],
+    queues: Mapping[str, jolokia.Attributes],
     selector: str | None = None,
     *,
     dry_run: bool,
@@ -191,18 +171,20 @@ def _ask(
     total = 0
     details = []
     for name, values in queues.items():
-        size, taken = number(values, "QueueSize"), number(values, "InFlightCount")
-        text = plural(size, "message")
+        size, taken = jolokia.number(values, "QueueSize"), jolokia.number(values, "InFlightCount")
+        text = terminal.plural(size, "message")
         if selector is not None:
             page = client.execute(name, "browse(java.lang.String)", selector)
             size = len(page) if isinstance(page, list) else 0
-            text = f"{browsed_number(size)} that match, of {text}"
+            text = f"{terminal.browsed_number(size)} that match, of {text}"
         total += size
         at_consumers = f", {taken} of them in flight to consumers" if taken else ""
-        details.append(f"{safe_text(values['Name'])}: {text}{at_consumers}")
-    count = plural(len(queues), "queue")
-    numbers = plural(total, "message") if selector is None else browsed_number(total)
-    ask(f"{what} {count} with {numbers}", details, dry_run=dry_run)
+        details.append(f"{terminal.safe_text(values['Name'])}: {text}{at_consumers}")
+    count = terminal.plural(len(queues), "queue")
+    numbers = (
+        terminal.plural(total, "message") if selector is None else terminal.browsed_number(total)
+    )
+    terminal.ask(f"{what} {count} with {numbers}", details, dry_run=dry_run)
 
 
 queue = typer.Typer(
@@ -214,45 +196,45 @@ _Queues: TypeAlias = Annotated[
 
 
 @queue.command("create")
-@management_command("queue create")
+@jolokia.management_command("queue create")
 def create_queues(
-    client: JolokiaClient,
+    client: jolokia.JolokiaClient,
     names: Annotated[list[str], typer.Argument(metavar="QUEUE...", help="Names of new queues.")],
 ) -> None:
     """Create queues; those that exist stay as they are."""
-    for broker in brokers(client, "BrokerName"):
+    for broker in jolokia.brokers(client, "BrokerName"):
         for name in names:
             client.execute(broker, "addQueue", name)
-            typer.echo(f"Queue {safe_text(name)} exists")
+            typer.echo(f"Queue {terminal.safe_text(name)} exists")
 
 
 @queue.command("delete")
-@management_command("queue delete")
+@jolokia.management_command("queue delete")
 def delete_queues(
-    client: JolokiaClient, queues: _Queues, dry_run: DryRun = False, yes: Yes = False
+    client: jolokia.JolokiaClient, queues: _Queues, dry_run: DryRun = False, yes: Yes = False
 ) -> None:
     """Delete queues with their messages, after a confirmation.
 
     The broker refuses to delete a queue that has consumers.
     """
-    found = find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
-    if has_to_tell(yes=yes, dry_run=dry_run):
+    found = jolokia.find_destinations(client, queues, "Queue", "QueueSize", "InFlightCount")
+    if terminal.has_to_tell(yes=yes, dry_run=dry_run):
         _ask(client, "Delete", found, dry_run=dry_run)
     for name, values in found.items():
-        broker = pattern(brokerName=ObjectName(name).keys["brokerName"])
+        broker = jolokia.pattern(brokerName=ObjectName(name).keys["brokerName"])
         client.execute(broker, "removeQueue", values["Name"])
-        typer.echo(f"Queue {safe_text(values['Name'])} deleted")
+        typer.echo(f"Queue {terminal.safe_text(values['Name'])} deleted")
 
 
 def _set_delivery(verb: str, state: str, explanation: str) -> None:
     """Add a command that calls the operation `verb` of queues."""
 
     @queue.command(verb, help=explanation)
-    @management_command(f"queue {verb}")
-    def run(client: JolokiaClient, queues: _Queues) -> None:
-        for name, values in find_destinations(client, queues, "Queue").items():
+    @jolokia.management_command(f"queue {verb}")
+    def run(client: jolokia.JolokiaClient, queues: _Queues) -> None:
+        for name, values in jolokia.find_destinations(client, queues, "Queue").items():
             client.execute(name, verb)
-            typer.echo(f"Queue {safe_text(values['Name'])} {state}")
+            typer.echo(f"Queue {terminal.safe_text(values['Name'])} {state}")
 
 
 _set_delivery(
@@ -263,9 +245,9 @@ _set_delivery(
 _set_delivery("resume", "delivers messages", "Continue the delivery of paused queues.")
 
 
-@management_command("retry")
+@jolokia.management_command("retry")
 def retry(
-    client: JolokiaClient,
+    client: jolokia.JolokiaClient,
     queues: Annotated[
         list[str] | None,
         typer.Argument(metavar="QUEUE...", help="Dead-letter queues. Default: all of the broker."),
@@ -285,7 +267,7 @@ def retry(
         ),
     ] = 0.0,
     dry_run: DryRun = False,
-    json: Json = False,
+    json: jolokia.Json = False,
     yes: Yes = False,
 ) -> None:
     """Send dead letters back to their original destinations, after a confirmation.
@@ -301,18 +283,20 @@ def retry(
     if dry_run:
         _print_dead_letters(client, found, selector, reason, limit, as_json=json)
         return
-    if has_to_tell(yes=yes, dry_run=False):
+    if terminal.has_to_tell(yes=yes, dry_run=False):
         _ask(client, "Retry the dead letters of", found, selector, dry_run=False)
     outcome = _Outcome()
-    with progress("retrying", limit) as advance:
+    with terminal.progress("retrying", limit) as advance:
         for name in found:
             messages = _dead_letters(client, name, selector, reason)
             _retry_all(client, name, messages, limit, rate, outcome, advance)
     for problem in outcome.problems:
-        typer.echo(f"stays: {safe_text(problem)}", err=True)
-    typer.echo(f"{plural(outcome.sent, 'message')} sent back to their original destinations")
+        typer.echo(f"stays: {terminal.safe_text(problem)}", err=True)
+    typer.echo(
+        f"{terminal.plural(outcome.sent, 'message')} sent back to their original destinations"
+    )
     if outcome.problems:
-        raise typer.Exit(ExitCode.FAILED)
+        raise typer.Exit(terminal.ExitCode.FAILED)
 
 
 @dataclass(slots=True)
@@ -323,23 +307,25 @@ class _Outcome:
     problems: list[str] = field(default_factory=list)
 
 
-def _dead_letter_queues(client: JolokiaClient, queues: list[str] | None) -> dict[str, Attributes]:
+def _dead_letter_queues(
+    client: jolokia.JolokiaClient, queues: list[str] | None
+) -> dict[str, jolokia.Attributes]:
     attributes = ("QueueSize", "InFlightCount", "DLQ")
     if queues:
-        return find_destinations(client, queues, "Queue", *attributes)
+        return jolokia.find_destinations(client, queues, "Queue", *attributes)
     every = client.read_all(
-        pattern(destinationType="Queue", destinationName="*"), "Name", *attributes
+        jolokia.pattern(destinationType="Queue", destinationName="*"), "Name", *attributes
     )
     return {name: values for name, values in every.items() if _has_dead_letters(values)}
 
 
-def _has_dead_letters(values: Attributes) -> bool:
+def _has_dead_letters(values: jolokia.Attributes) -> bool:
     """Whether it has received dead letters since the start, or has a dead-letter queue's name."""
     return bool(values.get("DLQ")) or str(values["Name"]).startswith(DEFAULT_DEAD_LETTER_QUEUE)
 
 
 def _dead_letters(
-    client: JolokiaClient, name: str, selector: str | None, reason: str | None
+    client: jolokia.JolokiaClient, name: str, selector: str | None, reason: str | None
 ) -> Iterator[Mapping[str, object]]:
     """Iterate over the messages of a queue with a reason, which the broker returns page by page.
 
@@ -360,7 +346,7 @@ def _dead_letters(
 
 
 def _retry_all(
-    client: JolokiaClient,
+    client: jolokia.JolokiaClient,
     name: str,
     messages: Iterator[Mapping[str, object]],
     limit: int | None,
@@ -400,8 +386,8 @@ def _pause(seconds: float) -> None:
 
 
 def _print_dead_letters(
-    client: JolokiaClient,
-    queues: Mapping[str, Attributes],
+    client: jolokia.JolokiaClient,
+    queues: Mapping[str, jolokia.Attributes],
     selector: str | None,
     reason: str | None,
     limit: int | None,
@@ -421,10 +407,10 @@ def _print_dead_letters(
     keys = ("JMSMessageID", "OriginalDestination", "reason", "cause")
     if as_json:
         for row in rows:
-            json_line(dict(zip(keys, row, strict=True)))
+            terminal.json_line(dict(zip(keys, row, strict=True)))
         return
-    table(("message", "original destination", "reason"), [row[:3] for row in rows])
-    typer.echo(f"{plural(len(rows), 'message')} would be sent back", err=True)
+    terminal.table(("message", "original destination", "reason"), [row[:3] for row in rows])
+    typer.echo(f"{terminal.plural(len(rows), 'message')} would be sent back", err=True)
 
 
 def _reason(message: Mapping[str, object]) -> str:
@@ -433,14 +419,14 @@ def _reason(message: Mapping[str, object]) -> str:
     return reason_of(properties, str(original) if original else None)
 
 
-@management_command("dead-letters")
+@jolokia.management_command("dead-letters")
 def dead_letters(
-    client: JolokiaClient,
+    client: jolokia.JolokiaClient,
     queues: Annotated[
         list[str] | None,
         typer.Argument(metavar="QUEUE...", help="Dead-letter queues. Default: all of the broker."),
     ] = None,
-    json: Json = False,
+    json: jolokia.Json = False,
 ) -> None:
     """Print the reasons of dead letters, with the number of messages and an example of each.
 
@@ -451,11 +437,11 @@ def dead_letters(
         groups = client.execute(name, "deadLetterGroups")
         for each in groups if isinstance(groups, list) else []:
             if json:
-                json_line({"queue": values["Name"], **each})
+                terminal.json_line({"queue": values["Name"], **each})
             rows.append((each["size"], each["reason"], values["Name"], each["example"]))
     if json:
         return
-    table(("messages", "reason", "queue", "example"), rows)
+    terminal.table(("messages", "reason", "queue", "example"), rows)
     if not rows:
         typer.echo("there are no dead letters", err=True)
 

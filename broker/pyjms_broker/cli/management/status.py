@@ -11,17 +11,7 @@ import typer
 from pyjms.cli.options import duration_option, read_destination
 from pyjms.cli.terminal import in_bytes, json_line, plural, safe_text, table, time_text
 from pyjms.errors import ConfigurationException
-from pyjms_broker.cli.management.client import (
-    Attributes,
-    JolokiaClient,
-    Json,
-    broker_of,
-    brokers,
-    find_destinations,
-    management_command,
-    number,
-    pattern,
-)
+from pyjms_broker.cli.management import client as jolokia
 
 _SHOWN: Final = (
     *("BrokerName", "BrokerId", "BrokerVersion", "Uptime", "Slave", "CurrentConnectionsCount"),
@@ -49,9 +39,9 @@ _CHECK_CODES: Final = {
 }
 
 
-@management_command("status")
+@jolokia.management_command("status")
 def status(
-    client: JolokiaClient,
+    client: jolokia.JolokiaClient,
     check: Annotated[
         list[Check] | None,
         typer.Option("--check", help="Check this as well, with a line; may be repeated."),
@@ -59,14 +49,14 @@ def status(
     at: Annotated[
         int, typer.Option("--at", min=1, max=100, help="The percentage at which a usage fails.")
     ] = 90,
-    json: Json = False,
+    json: jolokia.Json = False,
 ) -> None:
     """Show whether a broker is running, with its version, uptime, message count and usage.
 
     The exit code is 0 if it is running, and 1 if not. The first check that fails gives another
     one: 10 slave, 11 memory, 12 store, 13 temp, 14 health. --check all runs all.
     """
-    found = brokers(client, *_SHOWN)
+    found = jolokia.brokers(client, *_SHOWN)
     for values in found.values():
         if json:
             json_line(values)
@@ -76,24 +66,26 @@ def status(
             f"Broker {safe_text(values.get('BrokerName'))} {state}:"
             f" version {safe_text(values.get('BrokerVersion'))},"
             f" for {safe_text(values.get('Uptime'))},"
-            f" {plural(number(values, 'CurrentConnectionsCount'), 'connection')},"
-            f" {plural(number(values, 'TotalMessageCount'), 'message')};"
+            f" {plural(jolokia.number(values, 'CurrentConnectionsCount'), 'connection')},"
+            f" {plural(jolokia.number(values, 'TotalMessageCount'), 'message')};"
             f" memory {values.get('MemoryPercentUsage')} %, store {values.get('StorePercentUsage')}"
             f" %, temp {values.get('TempPercentUsage')} %"
         )
     failed = [
         each
         for name, values in found.items()
-        for each in _run_checks(client, broker_of(name), values, check or [], at, as_json=json)
+        for each in _run_checks(
+            client, jolokia.broker_of(name), values, check or [], at, as_json=json
+        )
     ]
     if failed:
         raise typer.Exit(_CHECK_CODES[failed[0]])
 
 
 def _run_checks(
-    client: JolokiaClient,
+    client: jolokia.JolokiaClient,
     broker: str,
-    values: Attributes,
+    values: jolokia.Attributes,
     wanted: list[Check],
     limit: int,
     *,
@@ -108,11 +100,13 @@ def _run_checks(
             ok, text = not values.get("Slave"), "it waits for its store's lock"
             text = "it serves clients" if ok else text
         elif check is Check.HEALTH:
-            views = client.read_all(pattern(brokerName=broker, service="Health"), "CurrentStatus")
+            views = client.read_all(
+                jolokia.pattern(brokerName=broker, service="Health"), "CurrentStatus"
+            )
             states = [str(each.get("CurrentStatus")) for each in views.values()]
             ok, text = all(each == "Good" for each in states), " ".join(states) or "not known"
         else:
-            used = number(values, f"{check.title()}PercentUsage")
+            used = jolokia.number(values, f"{check.title()}PercentUsage")
             ok, text = used < limit, f"{used} % of its limit is used"
         if as_json:
             json_line({"check": check, "ok": ok, "text": text})
@@ -134,9 +128,9 @@ _RATES: Final = frozenset(_TITLES)
 _BYTES: Final = frozenset(("memory", "store"))
 
 
-@management_command("history")
+@jolokia.management_command("history")
 def history(
-    client: JolokiaClient,
+    client: jolokia.JolokiaClient,
     destination: Annotated[
         str | None,
         typer.Argument(
@@ -148,7 +142,7 @@ def history(
         float | None,
         duration_option("--step", text="Time of a row. Default: a thirtieth of --since."),
     ] = None,
-    json: Json = False,
+    json: jolokia.Json = False,
 ) -> None:
     """Print depth, messages a second in and out, consumers and memory over time, in UTC.
 
@@ -164,12 +158,12 @@ def history(
         _show(found, since, since / _ROWS if step is None else step, as_json=json)
 
 
-def _views(client: JolokiaClient, name: str | None) -> list[str]:
+def _views(client: jolokia.JolokiaClient, name: str | None) -> list[str]:
     if name is None:
-        return list(brokers(client, "BrokerName"))
+        return list(jolokia.brokers(client, "BrokerName"))
     wanted = read_destination(name)
     kind = "Topic" if wanted.is_topic else "Queue"
-    return list(find_destinations(client, [wanted.physical_name], kind))
+    return list(jolokia.find_destinations(client, [wanted.physical_name], kind))
 
 
 def _show(found: Mapping[str, object], since: float, step: float, *, as_json: bool) -> None:

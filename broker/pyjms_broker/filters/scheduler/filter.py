@@ -35,18 +35,9 @@ from pyjms.errors import (
     LocalProtocolError,
     MessageFormatException,
 )
+from pyjms.jms import scheduled
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
-from pyjms.jms.scheduled import (
-    AMQ_SCHEDULED_ID,
-    AMQ_SCHEDULER_ACTION,
-    AMQ_SCHEDULER_ACTION_BROWSE,
-    AMQ_SCHEDULER_ACTION_END_TIME,
-    AMQ_SCHEDULER_ACTION_REMOVE,
-    AMQ_SCHEDULER_ACTION_REMOVEALL,
-    AMQ_SCHEDULER_ACTION_START_TIME,
-    PYJMS_NEXT_TIME,
-)
 from pyjms.jms.types import Long
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
@@ -59,6 +50,7 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import COMPLETED, Completion, wait_for
 from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.api.fields import readable_properties
 from pyjms_broker.api.message import MessageReference, copy_for_destination
 from pyjms_broker.filters.scheduler.job_dispatcher import DEAD_LETTERS, JobDispatcher, copy_of_job
 from pyjms_broker.filters.scheduler.schedule_properties import (
@@ -276,7 +268,7 @@ class ScheduleRequests:
             message, DEAD_LETTERS, message.original_destination or SCHEDULED
         )
         dead_letter.marshalled_properties = encode_map(
-            {**_readable_properties(message), FAILURE_CAUSE: str(error)}
+            {**readable_properties(message), FAILURE_CAUSE: str(error)}
         )
         dead_letter.raw = dead_letter.transaction_id = None
         dead_letter.persistent = dead_letter.response_required = True
@@ -307,13 +299,6 @@ class _InvalidRequestError(MessageFormatException):
     """A message in the queue cannot become a job."""
 
 
-def _readable_properties(message: ActiveMQMessage) -> dict[str, object]:
-    try:
-        return message.properties
-    except JMSException:
-        return {}
-
-
 _MAX_BROWSE_REQUESTS: Final = 100
 """The maximum number of concurrent lists of one connection."""
 
@@ -331,11 +316,11 @@ class Management:
     def serve(self, context: ConnectionContext, request: ActiveMQMessage) -> Completion:
         """Execute a request; completed when its changes are durable."""
         properties = request.properties
-        action = properties.get(AMQ_SCHEDULER_ACTION)
+        action = properties.get(scheduled.AMQ_SCHEDULER_ACTION)
         execute = _ACTIONS.get(action) if isinstance(action, str) else None
         if execute is None:
             raise MessageFormatException(
-                f"Property {AMQ_SCHEDULER_ACTION} is none of {', '.join(_ACTIONS)}"
+                f"Property {scheduled.AMQ_SCHEDULER_ACTION} is none of {', '.join(_ACTIONS)}"
             )
         return execute(self, context, request, properties)
 
@@ -354,7 +339,8 @@ class Management:
     ) -> Completion:
         if request.reply_to is None:
             raise MessageFormatException(
-                f"{AMQ_SCHEDULER_ACTION} {AMQ_SCHEDULER_ACTION_BROWSE} needs a reply destination",
+                f"{scheduled.AMQ_SCHEDULER_ACTION} {scheduled.AMQ_SCHEDULER_ACTION_BROWSE} needs a"
+                " reply destination",
                 hint="set JMSReplyTo",
             )
         check_target(request.reply_to)
@@ -362,8 +348,8 @@ class Management:
         self._tasks = {task: owner for task, owner in self._tasks.items() if not task.done}
         if sum(owner is context for owner in self._tasks.values()) >= _MAX_BROWSE_REQUESTS:
             raise JMSException(
-                f"More than {_MAX_BROWSE_REQUESTS} {AMQ_SCHEDULER_ACTION_BROWSE} requests at a"
-                " time on one connection",
+                f"More than {_MAX_BROWSE_REQUESTS} {scheduled.AMQ_SCHEDULER_ACTION_BROWSE} requests"
+                " at a time on one connection",
                 hint="receive the replies before sending further requests",
             )
         task = _wakeup.spawn(self._send, request.reply_to, start, end, name="list of jobs")
@@ -388,7 +374,7 @@ class Management:
     ) -> ActiveMQMessage:
         """Return the entry of a job in the response to BROWSE."""
         copy = copy_of_job(
-            job, message, (DUPLICATE_ID_PROPERTY,), {PYJMS_NEXT_TIME: Long(job.next_time)}
+            job, message, (DUPLICATE_ID_PROPERTY,), {scheduled.PYJMS_NEXT_TIME: Long(job.next_time)}
         )
         copy.message_id = MessageId(None, self._producer_id, next(self._sequence))
         copy.producer_id = self._producer_id
@@ -401,11 +387,11 @@ class Management:
     def remove(
         self, context: ConnectionContext, request: ActiveMQMessage, properties: Mapping[str, object]
     ) -> Completion:
-        job_id = properties.get(AMQ_SCHEDULED_ID)
+        job_id = properties.get(scheduled.AMQ_SCHEDULED_ID)
         if not isinstance(job_id, str):
             raise MessageFormatException(
-                f"{AMQ_SCHEDULER_ACTION} {AMQ_SCHEDULER_ACTION_REMOVE} needs the property"
-                f" {AMQ_SCHEDULED_ID}",
+                f"{scheduled.AMQ_SCHEDULER_ACTION} {scheduled.AMQ_SCHEDULER_ACTION_REMOVE} needs"
+                f" the property {scheduled.AMQ_SCHEDULED_ID}",
                 hint="set it to the id of the job",
             )
         return self._jobs.remove(job_id, sync=True)
@@ -420,16 +406,16 @@ _Action = Callable[
     [Management, ConnectionContext, ActiveMQMessage, Mapping[str, object]], Completion
 ]
 _ACTIONS: Final[dict[str, _Action]] = {
-    AMQ_SCHEDULER_ACTION_BROWSE: Management.browse,
-    AMQ_SCHEDULER_ACTION_REMOVE: Management.remove,
-    AMQ_SCHEDULER_ACTION_REMOVEALL: Management.remove_all,
+    scheduled.AMQ_SCHEDULER_ACTION_BROWSE: Management.browse,
+    scheduled.AMQ_SCHEDULER_ACTION_REMOVE: Management.remove,
+    scheduled.AMQ_SCHEDULER_ACTION_REMOVEALL: Management.remove_all,
 }
 
 
 def _times(properties: Mapping[str, object]) -> tuple[int, int]:
     """Return the first and the last time of a request; all times unless both are given."""
-    start = number_of(properties, AMQ_SCHEDULER_ACTION_START_TIME)
-    end = number_of(properties, AMQ_SCHEDULER_ACTION_END_TIME)
+    start = number_of(properties, scheduled.AMQ_SCHEDULER_ACTION_START_TIME)
+    end = number_of(properties, scheduled.AMQ_SCHEDULER_ACTION_END_TIME)
     return (EARLIEST, LATEST) if start is None or end is None else (start, end)
 
 
