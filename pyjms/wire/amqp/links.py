@@ -487,10 +487,13 @@ class Sender(Link):
         """Bytes of a message of `send_run` at most."""
         return min(self.session.engine.max_frame_size, LARGE_FRAME) - FRAME_HEAD
 
-    def send_run(self, payloads: Sequence[bytes], contexts: Sequence[Any] = ()) -> None:
+    def send_run(
+        self, payloads: Sequence[bytes], contexts: Sequence[Any] = (), overhead: int = 0
+    ) -> None:
         """Send messages of format 0 as `send` does each, in one step.
 
-        `contexts` are those of their deliveries; without these the messages are settled.
+        `contexts` are those of their deliveries; without these the messages are settled. With
+        `overhead` the size of each is that of its payload and so much more.
 
         Raises:
             LocalProtocolError: there is no room for so many.
@@ -510,6 +513,9 @@ class Sender(Link):
                 tags += 1
                 delivery = Delivery(self, delivery_id, tag, 0)
                 delivery.context = contexts[index]
+                if overhead:
+                    delivery.size = len(payload) + overhead
+                    session.engine.kept += delivery.size
                 unsettled.by_id[delivery_id] = delivery
                 unsettled.numbers.append(number)
             number += 1

@@ -363,7 +363,7 @@ async def test_the_views_tell_of_links(amqp: AmqpBroker, mode: int, name: str) -
 
 
 async def test_the_views_of_other_clients_have_no_links(amqp: AmqpBroker) -> None:
-    async with amqp.jms() as session:
+    async with amqp.jms("jms.watchTopicAdvisories=false") as session:
         await session.create_consumer(session.create_queue("a"))
         await session.create_producer(session.create_queue("a"))
         find = amqp.broker.service.management.find

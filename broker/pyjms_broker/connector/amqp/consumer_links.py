@@ -306,7 +306,8 @@ class ConsumerLink:
         It ends before one that needs `dispatch`, which may be the first.
         """
         link, is_settled = self._link, self._link.is_settled_mode
-        if self._waiting or (self._is_topic and not is_settled):
+        is_kept = self._is_topic and not is_settled
+        if self._waiting:
             return 0
         longest = link.longest_of_run
         payloads: list[bytes] = []
@@ -325,9 +326,11 @@ class ConsumerLink:
             if message_format or message_id is None or len(payload) > longest:
                 break
             payloads.append(payload)
-            sent.append(Sent(dispatch, message_id, is_kept=False))
+            sent.append(Sent(dispatch, message_id, is_kept=is_kept))
         if payloads:
-            link.send_run(payloads, () if is_settled else sent)
+            link.send_run(payloads, () if is_settled else sent, _OVERHEAD if is_kept else 0)
+        if is_kept:
+            self._hold_if_much_is_kept()
         for each in sent if is_settled else ():  # which was not lost with the connection
             self._acknowledge_later(each.destination, each.message_id)
         return len(payloads)
@@ -350,8 +353,13 @@ class ConsumerLink:
         sent = Sent(dispatch, message.message_id, self._is_topic)
         size = len(payload) + _OVERHEAD if self._is_topic else 0
         self._link.send(payload, message_format=message_format, context=sent, size=size)
+        if self._is_topic:
+            self._hold_if_much_is_kept()
+
+    def _hold_if_much_is_kept(self) -> None:
+        """Get no more messages of a topic until the client has settled some."""
         session = self._session
-        if size and session.engine.kept > MOST_KEPT and self not in session.held_links:
+        if session.engine.kept > MOST_KEPT and self not in session.held_links:
             session.held_links[self] = None
             session.call_next(partial(session.call_unless_lost, self.offer_credit))
 

@@ -797,18 +797,22 @@ def test_a_run_is_sent_as_its_messages_are(settled: bool) -> None:
         payloads = [b"%d" % number for number in range(300)]
         contexts = [] if settled else [f"c{number}" for number in range(300)]
         if together:
-            link.send_run(payloads, contexts)
+            link.send_run(payloads, contexts, overhead=7)
         else:
             for number, payload in enumerate(payloads):
                 context = None if settled else contexts[number]
-                link.send(payload, settled=settled, context=context)
+                size = 0 if settled else len(payload) + 7
+                link.send(payload, settled=settled, context=context, size=size)
         session = link.session
         items = [
             (each.channel, each.body, each.payload)
             for each in peer.items()
             if isinstance(each, Frame)
         ]
-        unsettled = [(each.tag, each.context) for each in session.unsettled.by_id.values()]
+        unsettled = [
+            (each.tag, each.context, each.size) for each in session.unsettled.by_id.values()
+        ]
+        unsettled.append((b"", session.engine.kept, 0))
         counts = link.credit, link.delivery_count, link.unsettled, session.remote_window
         return [items, unsettled, session.unsettled.numbers], (*counts, session.next_outgoing_id)
 
