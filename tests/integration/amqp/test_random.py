@@ -28,10 +28,10 @@ from tests.kit.amqp.client import SETTLED, UNSETTLED, AmqpBroker, AmqpClient, Re
 
 MESSAGES = 600
 QUEUE = "queue://a"
-OUTCOMES: list[Outcome] = [ACCEPTED] * 6 + [
-    *(RELEASED, Modified(delivery_failed=True), Rejected(), Modified(undeliverable_here=True)),
-]
-DEAD = OUTCOMES[-2:]
+DEAD: list[Outcome] = [Rejected(), Modified(undeliverable_here=True)]
+BACK: list[Outcome] = [RELEASED, Modified(delivery_failed=True)]
+TAKEN: list[Outcome] = [ACCEPTED] * 6
+OUTCOMES = [*TAKEN, *BACK, *DEAD]
 
 
 def message(number: int, chance: random.Random) -> bytes:
