@@ -158,17 +158,19 @@ class QueueLeases:
     async def open(self, others: Iterable[str] = ()) -> dict[str, QueueLease]:
         """Acquire the leases of the queues that there are now, and of `others`; return all."""
         queues = [parse_destination(name) for name in others if name not in self.by_name]
-        if _clock.now() - self._found_at >= _FIND_INTERVAL:
+        now = _clock.now()
+        if is_due := now - self._found_at >= _FIND_INTERVAL:
             find = partial(find_queues, self._options, self._wanted)
             queues += await retry_while_unavailable(find, _LEASE_RETRY_PERIOD)
-            has_patterns = any(queue.is_pattern for queue in self._wanted)
-            self._found_at = _clock.now() if has_patterns else math.inf
         for queue in queues:
             if queue.qualified_name not in self.by_name:
                 lease = QueueLease(queue)
                 acquire = partial(self._acquire, lease)
                 await retry_while_unavailable(acquire, _LEASE_RETRY_PERIOD)
                 self.by_name[lease.name] = lease
+        if is_due:
+            has_patterns = any(queue.is_pattern for queue in self._wanted)
+            self._found_at = now if has_patterns else math.inf
         if self._keeper is None and self.by_name:
             self._keeper = _wakeup.spawn(self._keep, name=f"leases of {self._options.target}")
         return self.by_name
@@ -278,7 +280,7 @@ class QueueLeases:
         return await retry_while_unavailable(attempt, _LEASE_RETRY_PERIOD)
 
     async def _acquire_all(self) -> None:
-        for lease in self.by_name.values():
+        for lease in list(self.by_name.values()):  # a pattern may match more meanwhile
             await self._acquire(lease)
         self._are_held = True
 

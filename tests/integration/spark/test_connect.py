@@ -69,6 +69,7 @@ def remote(tmp_path: Path) -> Iterator[str]:
         server.wait(60)
 
 
+@pytest.mark.fact("spark-pipeline 3.7.7")
 def test_a_client_reads_writes_and_streams(
     remote: str, broker: SparkBroker, tmp_path: Path
 ) -> None:

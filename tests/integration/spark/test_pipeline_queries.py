@@ -238,6 +238,7 @@ def test_variants_and_binary_are_columns(broker: SparkBroker, run: Callable[...,
     ]
 
 
+@pytest.mark.fact("spark-pipeline 3.7.8")
 def test_a_schema_of_a_script_is_sent_to_sparks_processes(
     broker: SparkBroker, run: Callable[..., Any]
 ) -> None:

@@ -73,6 +73,7 @@ def origins(broker: SparkBroker, folder: Path, what: dict[str, Any]) -> Any:
 
 
 @pytest.mark.postgresql
+@pytest.mark.fact("spark-pipeline 3.7.9")
 def test_jdbc_appends_and_a_repeated_batch_is_written_again(
     broker: SparkBroker, server: Server, tmp_path: Path
 ) -> None:

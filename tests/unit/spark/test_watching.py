@@ -38,6 +38,7 @@ from pyjms.spark.events import (
     offsets_of,
     waiting_of,
 )
+from pyjms.spark.listener import JmsQueryListener
 from pyjms.spark.reports import (
     STATUS_FILE,
     PipelineHealth,
@@ -150,6 +151,33 @@ def test_several_queues_of_a_source_are_read_one_by_one() -> None:
     event = batch_event("p", progress(source(several(a=5, b=7), several(a=9, b=7, c=1), several())))
     assert event.ranges == {"a": Range(5, 9)}  # b has nothing new, c was found just now
     assert event.backlog == 4
+
+
+def test_a_listener_of_queries_tells_batches_idleness_and_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[object] = []
+    listener: Any = JmsQueryListener(told.append, told.append, told.append)
+    report = progress(source(("queue://a", 1, 5), ("queue://a", 1, 15), ("queue://a", 1, 20, 5)))
+    listener.onQueryStarted(SimpleNamespace(id="q"))
+    listener.onQueryProgress(SimpleNamespace(progress=report))
+    report.name, report.id = None, "q"
+    listener.onQueryProgress(SimpleNamespace(progress=report))
+    listener.onQueryIdle(SimpleNamespace(id="q"))
+    listener.onQueryTerminated(SimpleNamespace(id="q"))
+    first, second, *rest = told
+    assert isinstance(first, BatchFinished)
+    assert isinstance(second, BatchFinished)
+    assert (first.pipeline, second.pipeline, rest) == ("p", "q", ["q", "q"])
+    assert (first.ranges, first.backlog) == ({"queue://a": Range(5, 15)}, 5)
+    assert str(first) == (
+        "Pipeline p: batch 3, 20 messages in 0.25 s (addBatch 0.20, walCommit 0.02), "
+        "0 dead letters, 5 waiting"
+    )
+    broken: Any = JmsQueryListener(lambda event: 1 / 0)  # type: ignore[arg-type]
+    broken.onQueryProgress(SimpleNamespace(progress=report))
+    broken.onQueryIdle(SimpleNamespace(id="q"))
+    assert "A report of query q failed" in caplog.text
 
 
 SENTENCE = (
