@@ -35,31 +35,9 @@ from pyjms_broker.console.console import (
     text,
 )
 from pyjms_broker.console.feeds import feed_routes
+from pyjms_broker.console.model import clients as client_model
+from pyjms_broker.console.model import destinations as destination_model
 from pyjms_broker.console.model import messages, settings
-from pyjms_broker.console.model.clients import (
-    CONNECTION_COLUMNS,
-    bridges,
-    connection_of,
-    connection_page,
-    connectors,
-    consumers_of,
-    names_of,
-    network_connectors,
-    producers_of,
-    subscribers,
-    views_named,
-)
-from pyjms_broker.console.model.destinations import (
-    COLUMNS,
-    Page,
-    dead_letter_queues,
-    destination_page,
-    destination_view,
-    fullest_queues,
-    names_with,
-    view_of,
-)
-from pyjms_broker.console.model.destinations import page_of as page_of_members
 from pyjms_broker.console.model.overview import Found, kept_segments, search
 from pyjms_broker.management.attribute_table import QUEUE
 from pyjms_broker.management.dead_letters import groups_of
@@ -85,7 +63,7 @@ async def home(console: Console, request: Request) -> Response:
         total=total,
         warnings=console.warnings[:5],
         **_history(console, request),
-        fullest=await fullest_queues(console.tree),
+        fullest=await destination_model.fullest_queues(console.tree),
         build=build_name(),
     )
 
@@ -112,7 +90,11 @@ async def warnings_page(console: Console, request: Request) -> Response:
     size = PAGE_SIZE if title else _FIRST
     page = number(request, "page") if title else 1
     groups = [
-        (group, page_of_members(group.members, page, size), group.describe_page(page - 1, size))
+        (
+            group,
+            destination_model.page_of(group.members, page, size),
+            group.describe_page(page - 1, size),
+        )
         for group in found
     ]
     return console.page(
@@ -151,7 +133,7 @@ async def search_page(console: Console, request: Request) -> Response:
 async def destinations(console: Console, request: Request, *, kind: str) -> Response:
     """Show the queues or topics with their actions."""
     table = Table.of(request, "name")
-    page = await destination_page(
+    page = await destination_model.destination_page(
         console.tree,
         topics=kind == "topic",
         text=table.text,
@@ -163,7 +145,7 @@ async def destinations(console: Console, request: Request, *, kind: str) -> Resp
     )
     columns = {
         key: each
-        for key, each in COLUMNS.items()
+        for key, each in destination_model.COLUMNS.items()
         if kind == "queue" or key not in ("pending", "oldest")
     }
     return console.page(
@@ -184,7 +166,7 @@ async def destinations(console: Console, request: Request, *, kind: str) -> Resp
 async def destination(console: Console, request: Request, *, kind: str) -> Response:
     """Show a queue or topic with its counters, consumers and producers."""
     name = require(request, "name")
-    view = destination_view(console.management, kind, name)
+    view = destination_model.destination_view(console.management, kind, name)
     base = view.target.it
     assert isinstance(base, BaseDestination), "every destination of the region is one"
     return console.page(
@@ -195,8 +177,8 @@ async def destination(console: Console, request: Request, *, kind: str) -> Respo
         policy=settings.policy_for(console.tree, view.destination),
         diagnosis=await diagnose_destination(console.tree, base),
         **_history(console, request, view.destination),
-        consumers=consumers_of(console.tree, base),
-        producers=producers_of(console.tree, base),
+        consumers=client_model.consumers_of(console.tree, base),
+        producers=client_model.producers_of(console.tree, base),
     )
 
 
@@ -246,12 +228,12 @@ async def _messages(
         page = await messages.browse_page(queue, scan, number(request, "page"), _MESSAGES_PAGE_SIZE)
     except JMSException as failure:
         error = failure
-        page = Page([], 1, 1, has_next=False)
+        page = destination_model.Page([], 1, 1, has_next=False)
     return console.page(
         request,
         template,
         status=200 if error is None else 400,
-        queue=view_of(console.tree, queue),
+        queue=destination_model.view_of(console.tree, queue),
         page=page,
         selector=selector,
         body=body,
@@ -269,7 +251,7 @@ async def browse(console: Console, request: Request) -> Response:
 
 async def dead_letters(console: Console, request: Request) -> Response:
     """Show dead-letter queues, and the messages of one of them with their reasons."""
-    queues = dead_letter_queues(console.tree)
+    queues = destination_model.dead_letter_queues(console.tree)
     name = text(request, "queue") or (queues[0].destination.physical_name if queues else "")
     if not name:
         return console.page(
@@ -306,7 +288,7 @@ async def message(console: Console, request: Request) -> Response:
         request,
         "message.html",
         title=f"Message {message_id}",
-        queue=view_of(console.tree, queue),
+        queue=destination_model.view_of(console.tree, queue),
         message=found,
         json=None if flag(request, "raw") else messages.json_of(found.reference),
         diagnosis=await diagnose_message(console.tree, queue, found.reference),
@@ -317,7 +299,7 @@ async def message(console: Console, request: Request) -> Response:
 async def names(console: Console, request: Request) -> Response:
     """Return names of queues or topics, to complete what is typed."""
     is_topic = text(request, "kind") == "topic"
-    found = await names_with(console.tree, text(request, "q"), topics=is_topic)
+    found = await destination_model.names_with(console.tree, text(request, "q"), topics=is_topic)
     return JSONResponse(found, headers={"cache-control": "no-store"})
 
 
@@ -351,7 +333,7 @@ _JOBS = 50
 async def subscribers_page(console: Console, request: Request) -> Response:
     """Show durable subscriptions, active and offline, and the other consumers of topics."""
     everything = flag(request, "everything")
-    found = subscribers(console.management, everything=everything)
+    found = client_model.subscribers(console.management, everything=everything)
     return console.page(
         request, "subscribers.html", title="Subscribers", found=found, everything=everything
     )
@@ -360,7 +342,7 @@ async def subscribers_page(console: Console, request: Request) -> Response:
 async def connections(console: Console, request: Request) -> Response:
     """Show the connectors, the connections, and the network connectors."""
     table = Table.of(request, "client")
-    page = await connection_page(
+    page = await client_model.connection_page(
         console.tree,
         console.connection_rates,
         text=table.text,
@@ -374,17 +356,17 @@ async def connections(console: Console, request: Request) -> Response:
         "connections.html",
         title="Connections",
         table=table,
-        columns=CONNECTION_COLUMNS,
+        columns=client_model.CONNECTION_COLUMNS,
         page=page,
-        connectors=connectors(console.tree),
-        network_connectors=network_connectors(console.management),
+        connectors=client_model.connectors(console.tree),
+        network_connectors=client_model.network_connectors(console.management),
     )
 
 
 network = page_of(
     "network.html",
     "Network",
-    bridges=lambda console: bridges(console.management),
+    bridges=lambda console: client_model.bridges(console.management),
     has_connectors=lambda console: bool(console.tree.host.networks.connectors),
 )
 """The bridges to other brokers."""
@@ -392,9 +374,9 @@ network = page_of(
 
 async def connection(console: Console, request: Request) -> Response:
     """Show a connection with its sessions, and their consumers and producers."""
-    view = connection_of(console.management, require(request, "id"))
-    names = (*names_of(view, "Consumers"), *names_of(view, "Producers"))
-    clients = views_named(console.management, names)
+    view = client_model.connection_of(console.management, require(request, "id"))
+    names = (*client_model.names_of(view, "Consumers"), *client_model.names_of(view, "Producers"))
+    clients = client_model.views_named(console.management, names)
     clients.sort(key=_session_id)
     sessions = [
         (
@@ -482,7 +464,7 @@ async def settings_page(console: Console, request: Request) -> Response:
 async def policy_page(console: Console, request: Request) -> Response:
     """Show the policy of a destination, and the YAML of an entry for it, with a change."""
     kind, name = require(request, "kind"), require(request, "name")
-    destination = destination_view(console.management, kind, name).destination
+    destination = destination_model.destination_view(console.management, kind, name).destination
     policy = settings.policy_for(console.tree, destination)
     attribute, value = text(request, "attribute"), text(request, "value").strip()
     return console.page(

@@ -7,8 +7,9 @@ attribute is read from the object on access.
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
 from operator import attrgetter
@@ -145,15 +146,22 @@ _JAVA: Final = {
 }
 
 
-def operation(signature: str, description: str, call: Callable[..., object]) -> Operation[Any]:
-    """Return the operation with this signature: `boolean move(String id, String? selector)`.
+class Action(NamedTuple):
+    """What an operation does: it is called with the object and the arguments."""
 
-    The question mark is for a parameter that may be null.
-    """
+    description: str
+    call: Callable[..., object]
+
+
+Operations: TypeAlias = Mapping[str, Action]
+"""By signature, `boolean move(String id, String? selector)`; `?` is for what may be null."""
+
+
+def _parse_operation(signature: str, action: Action) -> Operation[Any]:
     java_type, _, rest = signature.partition(" ")
     name, _, listed = rest.removesuffix(")").partition("(")
     parameters = tuple(_parameter(each) for each in listed.split(", ") if each)
-    return Operation(name, _JAVA.get(java_type, java_type), description, call, parameters)
+    return Operation(name, _JAVA.get(java_type, java_type), *action, parameters)
 
 
 def _parameter(text: str) -> Parameter:
@@ -185,7 +193,7 @@ def view_kind(
     description: str,
     attributes: attribute_table.Table,
     readers: Readers[T],
-    operations: Iterable[Operation[T]] = (),
+    operations: Operations = MappingProxyType({}),
     writers: Writers[T] = MappingProxyType({}),
 ) -> ViewKind[T]:
     """Return a kind of view.
@@ -201,7 +209,7 @@ def view_kind(
     if "." not in java_class:
         java_class = f"org.apache.activemq.broker.jmx.{java_class}"
     by_name: dict[str, list[Operation[T]]] = {}
-    for operation in operations:
+    for operation in itertools.starmap(_parse_operation, operations.items()):
         by_name.setdefault(operation.name, []).append(operation)
     found = {name: readers.get(name) or _reader(each) for name, each in attributes.items()}
     return ViewKind(java_class, description, attributes, found, writers, by_name)

@@ -29,7 +29,7 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.management import Management
 from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.host import Managed, ManagementContext
-from pyjms_broker.management.model import Entry, ViewKind, operation, part, view_kind
+from pyjms_broker.management.model import Action, Entry, ViewKind, part, view_kind
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap
 from pyjms_broker.service.filter_chain import intercept_destinations
 from pyjms_broker.service.usage_limits import change_limits
@@ -400,7 +400,7 @@ _VIEW: Final[ViewKind[Any]] = view_kind(
         "Modified": _modified_time,
         "CheckPeriod": lambda c: round(c.it.check_period * 1000),
     },
-    [operation("String updateNow()", "Reload the file; return Status.", _update)],
+    {"String updateNow()": Action("Reload the file; return Status.", _update)},
 )
 
 

@@ -30,25 +30,18 @@ from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.names import check_access
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management import host as hosts
 from pyjms_broker.management.diagnosis import diagnose
 from pyjms_broker.management.errors import InvalidArgumentException
-from pyjms_broker.management.host import (
-    Managed,
-    ManagedBroker,
-    ManagementContext,
-    reset_statistics,
-    total,
-    totals,
-)
 from pyjms_broker.management.messages import browse
 from pyjms_broker.management.model import (
+    Action,
     Entry,
-    Operation,
+    Operations,
     Readers,
     View,
     ViewKind,
     Writers,
-    operation,
     part,
     view_kind,
 )
@@ -60,7 +53,7 @@ from pyjms_broker.region.subscription import LAST_DELIVERED_UNKNOWN
 from pyjms_broker.region.system_usage import STORE_LIMIT, DiskUsage
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER
 
-_Broker: TypeAlias = Managed[ManagedBroker]
+_Broker: TypeAlias = hosts.Managed[hosts.ManagedBroker]
 
 # Pages of destinations as JSON. (ActiveMQ DestinationsViewFilter; activemq-edges 7)
 
@@ -99,7 +92,7 @@ def _query_destinations(b: _Broker, query: str, page: int, size: int, *, topics:
     data = {}
     for destination, each in found[first : first + max(0, size)]:
         name = b.tree.names.destination(destination)
-        view = View(name, TOPIC if topics else QUEUE, Managed(b.tree, each.base))
+        view = View(name, TOPIC if topics else QUEUE, hosts.Managed(b.tree, each.base))
         data[str(name)] = _values(view)
     return json.dumps({"data": data, "count": len(found)})
 
@@ -262,118 +255,101 @@ async def _stop_gracefully(
     b.it.stop_soon()
 
 
-def _refuse(signature: str, reason: str, hint: str) -> Operation[Any]:
+def _refuse(signature: str, reason: str, hint: str) -> Operations:
     """Return an operation of ActiveMQ that this broker always refuses."""
 
     def refuse(_b: _Broker, *_arguments: object) -> NoReturn:
-        raise IllegalStateException(f"{refused.name} is refused: {reason}", hint=hint)
+        name = signature.partition("(")[0]
+        raise IllegalStateException(f"{name} is refused: {reason}", hint=hint)
 
-    refused = operation(f"void {signature}", f"Refused: {reason}.", refuse)
-    return refused
+    return {f"void {signature}": Action(f"Refused: {reason}.", refuse)}
 
 
 async def _why(b: _Broker, name: str) -> dict[str, object]:
     return (await diagnose(b.tree, name)).as_item()
 
 
-OPERATIONS: Final[tuple[Operation[Any], ...]] = (
-    operation(
-        "void resetStatistics()",
-        "Reset the counters of all destinations.",
-        lambda b: reset_statistics(b.it),
+OPERATIONS: Final[Operations] = {
+    "void resetStatistics()": Action(
+        "Reset the counters of all destinations.", lambda b: hosts.reset_statistics(b.it)
     ),
-    operation("void addQueue(String name)", "Create a queue.", _add(Queue)),
-    operation("void addTopic(String name)", "Create a topic.", _add(Topic)),
-    operation("void removeQueue(String name)", "Remove a queue and its messages.", _remove(Queue)),
-    operation("void removeTopic(String name)", "Remove a topic.", _remove(Topic)),
-    operation(
-        "CompositeData[] browseQueue(String name)", "Return the first messages of a queue.", _browse
+    "void addQueue(String name)": Action("Create a queue.", _add(Queue)),
+    "void addTopic(String name)": Action("Create a topic.", _add(Topic)),
+    "void removeQueue(String name)": Action("Remove a queue and its messages.", _remove(Queue)),
+    "void removeTopic(String name)": Action("Remove a topic.", _remove(Topic)),
+    "CompositeData[] browseQueue(String name)": Action(
+        "Return the first messages of a queue.", _browse
     ),
-    operation(
-        "void destroyDurableSubscriber(String clientId, String subscriberName)",
-        "Delete an inactive durable subscription.",
-        _destroy_durable,
+    "void destroyDurableSubscriber(String clientId, String subscriberName)": Action(
+        "Delete an inactive durable subscription.", _destroy_durable
     ),
-    operation(
-        "CompositeData why(String name)",
+    "CompositeData why(String name)": Action(
         "Return why nothing is delivered: of a queue, or to a consumer or of a message by its id.",
         _why,
     ),
-    operation(
-        "CompositeData history(String range)",
+    "CompositeData history(String range)": Action(
         "Return what was recorded of the last hour or day, oldest first, as columns.",
         lambda b, name: b.tree.history.item(name),
     ),
-    operation("void stop()", "Stop the broker in the background.", lambda b: b.it.stop_soon()),
-    operation(
-        "void start()", "Start the broker; no effect while it is running.", lambda b: b.it.start()
+    "void stop()": Action("Stop the broker in the background.", lambda b: b.it.stop_soon()),
+    "void start()": Action(
+        "Start the broker; no effect while it is running.", lambda b: b.it.start()
     ),
-    operation(
-        "void restart()",
+    "void restart()": Action(
         "Stop the broker, and start it again with its configuration, which is read again.",
         lambda b: b.it.restart_soon(),
     ),
-    operation(
+    (
         "void stopGracefully("
-        "String connectorName, String queueName, long timeout, long pollInterval)",
+        "String connectorName, String queueName, long timeout, long pollInterval)"
+    ): Action(
         "Stop connectors, wait until queues are empty, and stop; names are regular expressions.",
         _stop_gracefully,
     ),
-    operation(
-        "void gc()",
+    "void gc()": Action(
         "Bring the store's index up to date and release its disk space.",
         lambda b: b.it.region_broker.store.checkpoint(),
     ),
-    operation(
-        "String addConnector(String discoveryAddress)",
-        "Add a connector for clients; return its name.",
-        _add_connector,
+    "String addConnector(String discoveryAddress)": Action(
+        "Add a connector for clients; return its name.", _add_connector
     ),
-    operation(
-        "boolean removeConnector(String connectorName)",
-        "Remove a connector; return whether one of that name existed.",
-        _remove_connector,
+    "boolean removeConnector(String connectorName)": Action(
+        "Remove a connector; return whether one of that name existed.", _remove_connector
     ),
-    operation(
-        "String getTransportConnectorByType(String type)",
+    "String getTransportConnectorByType(String type)": Action(
         "Return the URI of the first connector with a scheme, such as tcp; null: none.",
         _connector_by_type,
     ),
-    operation(
+    (
         "ObjectName createDurableSubscriber("
-        "String clientId, String subscriberName, String topicName, String? selector)",
-        "Create a durable subscription without a consumer; return its object name.",
-        _create_durable,
+        "String clientId, String subscriberName, String topicName, String? selector)"
+    ): Action(
+        "Create a durable subscription without a consumer; return its object name.", _create_durable
     ),
-    *(
-        operation(
-            f"String query{kind}(String? filter, int page, int pageSize)",
+    **{
+        f"String query{kind}(String? filter, int page, int pageSize)": Action(
             "Return a page of destinations and their attributes, as JSON.",
             partial(_query_destinations, topics=kind == "Topics"),
         )
         for kind in ("Queues", "Topics")
+    },
+    "void enableStatistics()": Action("No effect: statistics are always enabled.", lambda _: None),
+    **_refuse(
+        "disableStatistics()", "statistics are always enabled", "call resetStatistics instead"
     ),
-    operation(
-        "void enableStatistics()", "No effect: statistics are always enabled.", lambda _: None
-    ),
-    _refuse("disableStatistics()", "statistics are always enabled", "call resetStatistics instead"),
-    _refuse(
+    **_refuse(
         "terminateJVM(int exitCode)",
         "the process may run other code, and its clients would lose their connections",
         "call stop",
     ),
-    _refuse("reloadLog4jProperties()", "the broker does not log with Log4j", "set log levels"),
-    operation(
-        "String addNetworkConnector(String discoveryAddress)",
-        "Add a network connector to other brokers; return its name.",
-        _add_network_connector,
+    **_refuse("reloadLog4jProperties()", "the broker does not log with Log4j", "set log levels"),
+    "String addNetworkConnector(String discoveryAddress)": Action(
+        "Add a network connector to other brokers; return its name.", _add_network_connector
     ),
-    operation(
-        "boolean removeNetworkConnector(String connectorName)",
-        "Stop and remove a network connector.",
-        lambda b, name: b.it.networks.remove(name),
+    "boolean removeNetworkConnector(String connectorName)": Action(
+        "Stop and remove a network connector.", lambda b, name: b.it.networks.remove(name)
     ),
-)
+}
 
 
 _VERSION: Final = version(DISTRIBUTION)
@@ -381,7 +357,7 @@ _VERSION: Final = version(DISTRIBUTION)
 
 
 def _total(field: str) -> Callable[[_Broker], object]:
-    return lambda b: total(b.it, field)
+    return lambda b: hosts.total(b.it, field)
 
 
 def _uptime_text(b: _Broker) -> str:
@@ -457,7 +433,7 @@ _READERS: Final[Readers[_Broker]] = {
     "TotalConsumerCount": _total("consumers"),
     "TotalProducerCount": _total("producers"),
     "TotalMessageCount": _total("messages"),
-    **size_readers(lambda b: totals(b.it)),
+    **size_readers(lambda b: hosts.totals(b.it)),
     **rate_readers(lambda b: None if b.it.history is None else b.it.history.broker_rates),
     "DataDirectory": lambda b: os.fspath(b.it.data_path),
     "JMSJobScheduler": _job_scheduler,
@@ -506,7 +482,7 @@ def _warning(name: str, message: str, resource: object) -> _Warning:
     return {**row, "resource": str(resource)}
 
 
-def _unread_queues(tree: ManagementContext) -> Iterator[_Warning]:
+def _unread_queues(tree: hosts.ManagementContext) -> Iterator[_Warning]:
     for destination, found in tree.destinations().items():
         statistics = found.statistics
         if destination.is_queue and statistics.producers and not statistics.consumers:
@@ -558,19 +534,19 @@ HEALTH: Final[ViewKind[_Broker]] = view_kind(
     "Warnings about conditions that need an operator's attention.",
     attributes.HEALTH,
     {"CurrentStatus": _status},
-    [
-        operation("TabularData health()", "Return the warnings.", _check),
-        operation("List healthList()", "Return the warnings.", _check),
-        operation("String healthStatus()", "Return CurrentStatus.", _status),
-    ],
+    {
+        "TabularData health()": Action("Return the warnings.", _check),
+        "List healthList()": Action("Return the warnings.", _check),
+        "String healthStatus()": Action("Return CurrentStatus.", _status),
+    },
 )
 
 
-def _brokers(context: ManagementContext) -> Iterator[Entry]:
+def _brokers(context: hosts.ManagementContext) -> Iterator[Entry]:
     yield context.names.broker(), BROKER, context.host
 
 
-def _health(context: ManagementContext) -> Iterator[Entry]:
+def _health(context: hosts.ManagementContext) -> Iterator[Entry]:
     yield context.names.service("Health"), HEALTH, context.host
 
 

@@ -20,7 +20,7 @@ from pyjms_broker.connector.openwire.client_resources import ConnectionState, Se
 from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.host import Managed, ManagementContext
-from pyjms_broker.management.model import Entry, ViewKind, operation, part, view_kind
+from pyjms_broker.management.model import Action, Entry, ViewKind, part, view_kind
 from pyjms_broker.management.object_name import ObjectName
 from pyjms_broker.network import NetworkBridge, NetworkConnector
 
@@ -178,13 +178,11 @@ CONNECTOR: Final[ViewKind[Any]] = view_kind(
     "A connector.",
     attributes.CONNECTOR,
     {"Started": lambda c: not c.it.stopping},
-    [
-        operation("void start()", "Accept connections.", lambda c: c.it.start()),
-        operation("void stop()", "Close all connections.", lambda c: c.it.stop()),
-        operation(
-            "int connectionCount()", "Number of connections.", lambda c: len(c.it.connections)
-        ),
-    ],
+    {
+        "void start()": Action("Accept connections.", lambda c: c.it.start()),
+        "void stop()": Action("Close all connections.", lambda c: c.it.stop()),
+        "int connectionCount()": Action("Number of connections.", lambda c: len(c.it.connections)),
+    },
 )
 CONNECTION: Final[ViewKind[Any]] = view_kind(
     "ConnectionView",
@@ -200,14 +198,13 @@ CONNECTION: Final[ViewKind[Any]] = view_kind(
         "Consumers": _consumer_names,
         "Producers": _producer_names,
     },
-    [
-        operation("void stop()", "Close the connection.", lambda c: c.it.transport.stop_soon()),
-        operation(
-            "CompositeData[] sessions()",
+    {
+        "void stop()": Action("Close the connection.", lambda c: c.it.transport.stop_soon()),
+        "CompositeData[] sessions()": Action(
             "Return the sessions, with their producers, consumers, and the sums of their counters.",
             _session_rows,
         ),
-    ],
+    },
 )
 PRODUCER: Final[ViewKind[Any]] = view_kind(
     "ProducerView",
@@ -227,12 +224,10 @@ PRODUCER: Final[ViewKind[Any]] = view_kind(
             p.it.blocked_sends * 100 // p.it.sent_count if p.it.sent_count else 0
         ),
     },
-    [
-        operation(
-            "void resetFlowControlStats()", "Reset the flow-control counters.", _reset_blocked
-        ),
-        operation("void resetStatistics()", "Reset all counters.", _reset_producer),
-    ],
+    {
+        "void resetFlowControlStats()": Action("Reset the flow-control counters.", _reset_blocked),
+        "void resetStatistics()": Action("Reset all counters.", _reset_producer),
+    },
 )
 
 NETWORK_CONNECTOR: Final[ViewKind[Managed[NetworkConnector]]] = view_kind(
@@ -240,10 +235,10 @@ NETWORK_CONNECTOR: Final[ViewKind[Managed[NetworkConnector]]] = view_kind(
     "A network connector.",
     attributes.NETWORK_CONNECTOR,
     {},
-    [
-        operation("void start()", "Connect to the remote brokers.", lambda c: c.it.start()),
-        operation("void stop()", "Close all bridges.", lambda c: c.it.stop()),
-    ],
+    {
+        "void start()": Action("Connect to the remote brokers.", lambda c: c.it.start()),
+        "void stop()": Action("Close all bridges.", lambda c: c.it.stop()),
+    },
 )
 NETWORK_BRIDGE: Final[ViewKind[Managed[NetworkBridge]]] = view_kind(
     "NetworkBridgeView",
@@ -253,7 +248,7 @@ NETWORK_BRIDGE: Final[ViewKind[Managed[NetworkBridge]]] = view_kind(
         "LocalBrokerName": lambda b: b.tree.host.broker_name,
         "RemoteBrokerId": lambda b: str(b.it.remote_id),
     },
-    [operation("void resetStats()", "Reset the counters.", lambda b: b.it.reset_counts())],
+    {"void resetStats()": Action("Reset the counters.", lambda b: b.it.reset_counts())},
 )
 
 

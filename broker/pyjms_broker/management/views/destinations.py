@@ -23,12 +23,12 @@ from pyjms_broker.management.diagnosis import diagnose_destination
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext, minimum
 from pyjms_broker.management.model import (
+    Action,
     Entry,
-    Operation,
+    Operations,
     Readers,
     ViewKind,
     Writers,
-    operation,
     part,
     view_kind,
 )
@@ -198,54 +198,44 @@ async def _why(d: _Destination) -> dict[str, object]:
 
 
 _BROWSED: Final = "Return the first messages, at most max_browse_page_size of the policy."
-OPERATIONS: Final[tuple[Operation[Any], ...]] = (
-    operation("void resetStatistics()", "Reset the counters.", lambda d: d.it.statistics.reset()),
-    operation("CompositeData why()", "Return why nothing is delivered, with remedies.", _why),
-    operation(
-        "CompositeData history(String range)",
+OPERATIONS: Final[Operations] = {
+    "void resetStatistics()": Action("Reset the counters.", lambda d: d.it.statistics.reset()),
+    "CompositeData why()": Action("Return why nothing is delivered, with remedies.", _why),
+    "CompositeData history(String range)": Action(
         "Return depth, rates, consumers and memory of the last hour or day, oldest first.",
         lambda d, name: d.tree.history.item(name, d.it.destination),
     ),
-    *(
-        operation(f"{kind} {name}({parameters})", _BROWSED, _browse)
+    **{
+        f"{kind} {name}({parameters})": Action(_BROWSED, _browse)
         for kind, name in (
             ("CompositeData[]", "browse"),
             ("TabularData", "browseAsTable"),
             ("List", "browseMessages"),
         )
         for parameters in ("", "String? selector")
+    },
+    "String sendTextMessage(String? body)": Action(
+        "Send a persistent text message; return its id.", lambda d, body: _send(d, {}, body)
     ),
-    operation(
-        "String sendTextMessage(String? body)",
-        "Send a persistent text message; return its id.",
-        lambda d, body: _send(d, {}, body),
+    "String sendTextMessage(Map headers, String? body)": Action(
+        "Send a text message with headers and properties; return its id.", _send
     ),
-    operation(
-        "String sendTextMessage(Map headers, String? body)",
-        "Send a text message with headers and properties; return its id.",
-        _send,
-    ),
-    operation(
-        "String sendTextMessage(String? body, String? user, String? password)",
+    "String sendTextMessage(String? body, String? user, String? password)": Action(
         "Send a text message; user and password are ignored.",
         lambda d, body, _user, _password: _send(d, {}, body),
     ),
-    operation(
-        "String sendTextMessage(Map headers, String? body, String? user, String? password)",
+    "String sendTextMessage(Map headers, String? body, String? user, String? password)": Action(
         "Send a text message with headers; user and password are ignored.",
         lambda d, headers, body, _user, _password: _send(d, headers, body),
     ),
-    operation(
-        "String sendTextMessageWithProperties(String properties)",
-        "Send a message given as name=value,...,body=...; return its id.",
-        _send_properties,
+    "String sendTextMessageWithProperties(String properties)": Action(
+        "Send a message given as name=value,...,body=...; return its id.", _send_properties
     ),
-    operation(
-        "String sendTextMessageWithProperties(String properties, String delimiter)",
+    "String sendTextMessageWithProperties(String properties, String delimiter)": Action(
         "Send a message given as name=value pairs with another delimiter; return its id.",
         _send_properties,
     ),
-)
+}
 
 TOPIC: Final[ViewKind[Any]] = view_kind(
     "TopicView", "A topic.", attributes.DESTINATION, _READERS, OPERATIONS, _WRITERS
@@ -346,12 +336,10 @@ def _cursor_bytes(d: _Queue) -> int:
     return max(0, d.it.memory.used - in_flight)
 
 
-def _matching(
-    signature: str, description: str, call: Callable[..., object]
-) -> Iterator[Operation[Any]]:
+def _matching(signature: str, description: str, call: Callable[..., object]) -> Operations:
     """Return the operation without and with a maximum number of messages."""
-    for more in ("", ", int maximumMessages"):
-        yield operation(f"int {signature}{more})", description, call)
+    made = Action(description, call)
+    return {f"int {signature})": made, f"int {signature}, int maximumMessages)": made}
 
 
 _QUEUE_READERS: Final[Readers[_Queue]] = {
@@ -366,100 +354,82 @@ _QUEUE_READERS: Final[Readers[_Queue]] = {
     "MessageGroups": _groups,
 }
 
-_QUEUE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
-    operation("CompositeData getMessage(String messageId)", "Return a message.", _get_message),
-    operation(
-        "boolean removeMessage(String messageId)",
-        "Remove a message that is not in flight; return whether it was removed.",
-        _remove_message,
+_QUEUE_OPERATIONS: Final[Operations] = {
+    "CompositeData getMessage(String messageId)": Action("Return a message.", _get_message),
+    "boolean removeMessage(String messageId)": Action(
+        "Remove a message that is not in flight; return whether it was removed.", _remove_message
     ),
-    *_matching(
+    **_matching(
         "removeMatchingMessages(String? selector",
         "Remove matching messages; return their number.",
         _remove_matching,
     ),
-    operation("void purge()", "Remove all messages that are not in flight.", _purge),
-    operation(
-        "boolean copyMessageTo(String messageId, String destinationName)",
-        "Copy a message.",
-        _copy_message,
+    "void purge()": Action("Remove all messages that are not in flight.", _purge),
+    "boolean copyMessageTo(String messageId, String destinationName)": Action(
+        "Copy a message.", _copy_message
     ),
-    *_matching(
+    **_matching(
         "copyMatchingMessagesTo(String? selector, String destinationName",
         "Copy matching messages; return their number.",
         _copy_matching,
     ),
-    operation(
-        "boolean moveMessageTo(String messageId, String destinationName)",
-        "Move a message.",
-        _move_message,
+    "boolean moveMessageTo(String messageId, String destinationName)": Action(
+        "Move a message.", _move_message
     ),
-    *_matching(
+    **_matching(
         "moveMatchingMessagesTo(String? selector, String destinationName",
         "Move matching messages; return their number.",
         _move_matching,
     ),
-    operation(
-        "boolean retryMessage(String messageId)",
-        "Move a message to its original destination.",
-        _retry_message,
+    "boolean retryMessage(String messageId)": Action(
+        "Move a message to its original destination.", _retry_message
     ),
-    operation(
-        "int retryMessages()", "Move all messages to their original destinations.", _retry_messages
+    "int retryMessages()": Action(
+        "Move all messages to their original destinations.", _retry_messages
     ),
-    operation(
-        "int retryMatchingMessages(String? selector)",
+    "int retryMatchingMessages(String? selector)": Action(
         "Move matching messages to their original destinations; return their number.",
         _retry_messages,
     ),
-    operation(
-        "List deadLetterGroups()",
+    "List deadLetterGroups()": Action(
         "Return the groups of dead letters by reason: reason, size, oldest, example, text.",
         _groups_of_dead_letters,
     ),
-    operation(
-        "int retryGroup(String reason)",
+    "int retryGroup(String reason)": Action(
         "Move the dead letters of a group to their original destinations; return their number.",
         _retry_group,
     ),
-    operation(
-        "int retryGroup(String reason, double messagesPerSecond)",
-        "The same, with a maximum rate; the call ends after the last message.",
-        _retry_group,
+    "int retryGroup(String reason, double messagesPerSecond)": Action(
+        "The same, with a maximum rate; the call ends after the last message.", _retry_group
     ),
-    operation("void pause()", "Stop dispatching.", lambda d: d.it.pause()),
-    operation("void resume()", "Resume dispatching.", lambda d: d.it.resume()),
-    operation(
-        "int cursorSize()", "Number of waiting messages.", lambda d: d.it.dispatcher.pending_count
+    "void pause()": Action("Stop dispatching.", lambda d: d.it.pause()),
+    "void resume()": Action("Resume dispatching.", lambda d: d.it.resume()),
+    "int cursorSize()": Action(
+        "Number of waiting messages.", lambda d: d.it.dispatcher.pending_count
     ),
-    operation(
-        "boolean doesCursorHaveSpace()",
+    "boolean doesCursorHaveSpace()": Action(
         "Whether memory has space for more pending messages.",
         lambda d: not d.it.memory.is_above(d.it.policy.cursor_memory_high_water_mark),
     ),
-    operation(
-        "boolean doesCursorHaveMessagesBuffered()",
-        "Whether messages wait for dispatch.",
-        lambda d: d.it.dispatcher.pending_count > 0,
+    "boolean doesCursorHaveMessagesBuffered()": Action(
+        "Whether messages wait for dispatch.", lambda d: d.it.dispatcher.pending_count > 0
     ),
-    operation(
-        "void removeMessageGroup(String groupName)",
+    "void removeMessageGroup(String groupName)": Action(
         "Release a message group from its consumer.",
         lambda d, group: d.it.dispatcher.groups.release(group),
     ),
-    operation(
-        "void removeAllMessageGroups()",
+    "void removeAllMessageGroups()": Action(
         "Release all message groups from their consumers.",
         lambda d: d.it.dispatcher.groups.release_all(),
     ),
-)
+}
 
 QUEUE: Final[ViewKind[Any]] = view_kind(
     "QueueView",
     "A queue.",
     attributes.QUEUE,
     _QUEUE_READERS,
-    [*OPERATIONS, *_QUEUE_OPERATIONS],
+    {**OPERATIONS, **_QUEUE_OPERATIONS},
     _WRITERS,
 )
 

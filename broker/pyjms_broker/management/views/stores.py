@@ -15,7 +15,7 @@ from pyjms.wire.openwire.commands import XATransactionId
 from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext
-from pyjms_broker.management.model import Entry, ViewKind, operation, part, view_kind
+from pyjms_broker.management.model import Action, Entry, ViewKind, part, view_kind
 from pyjms_broker.region.message_trail import MessageTrail
 from pyjms_broker.store.api import PersistenceAdapter
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, ScheduledJob
@@ -75,18 +75,16 @@ XA_TRANSACTION: Final[ViewKind[_Branch]] = view_kind(
         "GlobalTransactionId": lambda t: _bytes(t.it.global_transaction_id),
         "BranchQualifier": lambda t: _bytes(t.it.branch_qualifier),
     },
-    [
-        operation(
-            "void heuristicCommit()",
+    {
+        "void heuristicCommit()": Action(
             "Commit the branch without its transaction manager.",
             lambda t: t.tree.host.broker.commit_transaction(t.tree.client, t.it, one_phase=False),
         ),
-        operation(
-            "void heuristicRollback()",
+        "void heuristicRollback()": Action(
             "Roll back the branch without its transaction manager.",
             lambda t: t.tree.host.broker.rollback_transaction(t.tree.client, t.it),
         ),
-    ],
+    },
 )
 
 
@@ -153,34 +151,28 @@ JOB_SCHEDULER: Final[ViewKind[_Jobs]] = view_kind(
         "DelayedMessageCount": lambda s: sum(job.delay > 0 for job in s.it.jobs()),
         "ScheduledMessageCount": lambda s: len(s.it),
     },
-    [
-        operation(
-            "TabularData getAllJobs(String start, String finish)",
+    {
+        "TabularData getAllJobs(String start, String finish)": Action(
             "Return the jobs that are due between two times, inclusive.",
             lambda s, start, finish: _rows(s.it.jobs(*_range(start, finish))),
         ),
-        operation(
-            "int getExecutionCount(String jobId)",
-            "Return the number of executions of a job; 0: no such job.",
-            _execution_count,
+        "int getExecutionCount(String jobId)": Action(
+            "Return the number of executions of a job; 0: no such job.", _execution_count
         ),
-        operation(
-            "void removeJob(String jobId)",
+        "void removeJob(String jobId)": Action(
             "Remove a job; unknown ids are ignored.",
             lambda s, job_id: s.it.remove(job_id, sync=True),
         ),
-        operation("void removeAllJobs()", "Remove all jobs.", lambda s: s.it.remove_range()),
-        operation(
-            "void removeAllJobs(String start, String finish)",
+        "void removeAllJobs()": Action("Remove all jobs.", lambda s: s.it.remove_range()),
+        "void removeAllJobs(String start, String finish)": Action(
             "Remove the jobs that are due between two times, inclusive.",
             lambda s, start, finish: s.it.remove_range(*_range(start, finish)),
         ),
-        operation(
-            "void removeAllJobsAtScheduledTime(String time)",
+        "void removeAllJobsAtScheduledTime(String time)": Action(
             "Remove the jobs that are due in the given second.",
             lambda s, time: s.it.remove_range(*_range(time, time)),
         ),
-    ],
+    },
 )
 
 
@@ -195,18 +187,15 @@ MESSAGE_TRAIL: Final[ViewKind[_Trail]] = view_kind(
         "Directory": lambda t: str(t.it.directory),
         "Size": lambda t: sum(each.stat().st_size for each in t.it.files()),
     },
-    [
-        operation(
-            "List trace(String messageId)",
-            "Return a message's events.",
-            lambda t, message_id: t.it.find(message_id),
+    {
+        "List trace(String messageId)": Action(
+            "Return a message's events.", lambda t, message_id: t.it.find(message_id)
         ),
-        operation(
-            "List traceCorrelation(String correlationId)",
+        "List traceCorrelation(String correlationId)": Action(
             "Return the events of the messages with a correlation id.",
             lambda t, correlation_id: t.it.find(correlation_id=correlation_id),
         ),
-    ],
+    },
 )
 
 

@@ -23,12 +23,12 @@ from pyjms_broker.management.diagnosis import diagnose_consumer
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.messages import as_item, browse_limit
 from pyjms_broker.management.model import (
+    Action,
     Entry,
-    Operation,
+    Operations,
     Readers,
     View,
     ViewKind,
-    operation,
     part,
     view_kind,
 )
@@ -126,27 +126,22 @@ async def _why(c: _Consumer) -> dict[str, object]:
     return (await diagnose_consumer(c.tree, c.it)).as_item()
 
 
-_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
-    operation("CompositeData why()", "Return why the consumer gets nothing, with remedies.", _why),
-    *(
-        operation(
-            f"boolean isMatching{kind.__name__}(String name)",
-            "Whether the subscription's destination matches the name.",
-            _matches(kind),
+_OPERATIONS: Final[Operations] = {
+    "CompositeData why()": Action("Return why the consumer gets nothing, with remedies.", _why),
+    **{
+        f"boolean isMatching{kind.__name__}(String name)": Action(
+            "Whether the subscription's destination matches the name.", _matches(kind)
         )
         for kind in (Queue, Topic)
+    },
+    "void close()": Action(
+        "Tell the client to close the consumer, and remove it after a second if it did not.", _close
     ),
-    operation(
-        "void close()",
-        "Tell the client to close the consumer, and remove it after a second if it did not.",
-        _close,
-    ),
-    operation(
-        "void resetStatistics()",
+    "void resetStatistics()": Action(
         "Reset the counters; messages in flight still count as dispatched.",
         lambda c: c.it.reset_statistics(),
     ),
-)
+}
 
 
 def _messages(c: _Durable) -> list[MessageReference]:
@@ -214,27 +209,21 @@ _DURABLE_READERS: Final[Readers[_Durable]] = {
     **cursor_readers(lambda c: not _has_space(c), _cursor_bytes, _cursor_limit),
     **oldest_readers(lambda c: c.it.oldest_arrival()),
 }
-_DURABLE_OPERATIONS: Final[tuple[Operation[Any], ...]] = (
-    operation(
-        "CompositeData[] browse()",
-        "Return the first messages, at most max_browse_page_size of the policy.",
-        _browse,
+_DURABLE_OPERATIONS: Final[Operations] = {
+    "CompositeData[] browse()": Action(
+        "Return the first messages, at most max_browse_page_size of the policy.", _browse
     ),
-    operation("TabularData browseAsTable()", "Return the first messages as a table.", _browse),
-    operation("void removeMessage(String messageId)", "Remove a waiting message.", _remove_message),
-    operation(
-        "boolean doesCursorHaveSpace()",
-        "Whether memory has space for more pending messages.",
-        _has_space,
+    "TabularData browseAsTable()": Action("Return the first messages as a table.", _browse),
+    "void removeMessage(String messageId)": Action("Remove a waiting message.", _remove_message),
+    "boolean doesCursorHaveSpace()": Action(
+        "Whether memory has space for more pending messages.", _has_space
     ),
-    operation(
-        "boolean doesCursorHaveMessagesBuffered()",
-        "Whether messages wait for dispatch.",
-        lambda c: c.it.pending_count > 0,
+    "boolean doesCursorHaveMessagesBuffered()": Action(
+        "Whether messages wait for dispatch.", lambda c: c.it.pending_count > 0
     ),
-    operation("int cursorSize()", "Number of waiting messages.", lambda c: c.it.pending_count),
-    operation("void destroy()", "Delete the subscription; an error while it is active.", _destroy),
-)
+    "int cursorSize()": Action("Number of waiting messages.", lambda c: c.it.pending_count),
+    "void destroy()": Action("Delete the subscription; an error while it is active.", _destroy),
+}
 
 SUBSCRIPTION: Final[ViewKind[Any]] = view_kind(
     "SubscriptionView",
@@ -260,14 +249,14 @@ DURABLE: Final[ViewKind[Any]] = view_kind(
     "A durable subscription with a consumer.",
     attributes.DURABLE,
     _DURABLE_READERS,
-    [*_OPERATIONS, *_DURABLE_OPERATIONS],
+    {**_OPERATIONS, **_DURABLE_OPERATIONS},
 )
 INACTIVE_DURABLE: Final[ViewKind[Any]] = view_kind(
     "InactiveDurableSubscriptionView",
     "A durable subscription without a consumer.",
     attributes.DURABLE,
     _DURABLE_READERS,
-    [*_OPERATIONS, *_DURABLE_OPERATIONS],
+    {**_OPERATIONS, **_DURABLE_OPERATIONS},
 )
 
 
@@ -312,9 +301,8 @@ _SLOW_READERS: Final[Readers[_Strategy]] = {
     "MaxSlowDuration": _milliseconds("max_slow_duration"),
     "SlowConsumers": _rows,
 }
-_SLOW_OPERATIONS: Final[tuple[Operation[Any], ...]] = tuple(
-    operation(
-        f"void {name}({java_type} consumerToAbort)",
+_SLOW_OPERATIONS: Final[Operations] = {
+    f"void {name}({java_type} consumerToAbort)": Action(
         f"Close a {what}; the argument is the consumer's object name.",
         partial(_abort, with_connection=with_connection),
     )
@@ -323,7 +311,7 @@ _SLOW_OPERATIONS: Final[tuple[Operation[Any], ...]] = tuple(
         ("abortConnection", "consumer's connection", True),
     )
     for java_type in ("String", "ObjectName")
-)
+}
 
 SLOW_CONSUMERS: Final[ViewKind[_Strategy]] = view_kind(
     "AbortSlowConsumerStrategyView",

@@ -39,17 +39,8 @@ from pyjms_broker.store.adapters import DestinationStores
 from pyjms_broker.store.api import RecoveredTransaction, StoredSubscription, StoreState
 from pyjms_broker.store.damage import Quarantine, is_damage
 from pyjms_broker.store.files import create_private_file, make_private_directory, wait_for_lock
+from pyjms_broker.store.jdbc import database as db
 from pyjms_broker.store.jdbc import operations as ops
-from pyjms_broker.store.jdbc.database import (
-    Database,
-    DatabaseLock,
-    DatabaseUnavailableException,
-    LockLostException,
-    file_size,
-    make_locker,
-    reason_of,
-    translate_errors,
-)
 from pyjms_broker.store.jdbc.schema import base_of, decode_xid, destination_number, range_end
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 from pyjms_broker.store.jdbc.stores import (
@@ -97,7 +88,7 @@ class Contents:
     """Rows of messages that prepared transactions added, and of those acknowledged in them."""
 
 
-def load(database: Database) -> Contents:
+def load(database: db.Database) -> Contents:
     """Read the contents of the tables. Blocks."""
     s = database.statements
     contents = Contents()
@@ -117,7 +108,7 @@ def load(database: Database) -> Contents:
     return contents
 
 
-def make_state(database: Database) -> dict[str, int]:
+def make_state(database: db.Database) -> dict[str, int]:
     """Return the numbers of the state table; missing ones are inserted as 0."""
     s = database.statements
     with database.engine.begin() as connection:
@@ -129,7 +120,7 @@ def make_state(database: Database) -> dict[str, int]:
     return state
 
 
-def _adopt(connection: Connection, database: Database, contents: Contents) -> None:
+def _adopt(connection: Connection, database: db.Database, contents: Contents) -> None:
     """Renumber rows that another broker wrote, behind the last ID of their destination."""
     s = database.statements
     known = {row.container: row.last_id for row in connection.execute(s.destination_rows)}
@@ -146,7 +137,7 @@ def _adopt(connection: Connection, database: Database, contents: Contents) -> No
         _renumber(connection, database, container, known[container])
 
 
-def _renumber(connection: Connection, database: Database, container: str, last_id: int) -> None:
+def _renumber(connection: Connection, database: db.Database, container: str, last_id: int) -> None:
     s = database.statements
     base = base_of(destination_number(last_id))
     limits = {"at": container, "begin": base, "end": range_end(base)}
@@ -166,7 +157,7 @@ def _renumber(connection: Connection, database: Database, container: str, last_i
         connection.execute(s.count_destination, {**counted, "count": 0, "bytes": 0})
 
 
-def _load_subscriptions(database: Database, contents: Contents) -> None:
+def _load_subscriptions(database: db.Database, contents: Contents) -> None:
     s = database.statements
     no_local = {tuple(row) for row in database.read(s.no_local)}
     owners = {tuple(row[:3]): row.owner for row in database.read(s.owners)}
@@ -196,7 +187,7 @@ def _load_subscriptions(database: Database, contents: Contents) -> None:
         )
 
 
-def _load_destinations(database: Database, contents: Contents) -> None:
+def _load_destinations(database: db.Database, contents: Contents) -> None:
     """Use the counts of the last batch, unless another broker has changed the rows since."""
     s = database.statements
     counted = {row.container: row.messages for row in database.read(s.message_counts)}
@@ -277,7 +268,7 @@ _T = TypeVar("_T")
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:
-    return await anyio.to_thread.run_sync(translate_errors, work)
+    return await anyio.to_thread.run_sync(db.translate_errors, work)
 
 
 class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessageStore]):
@@ -307,7 +298,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         """
         self.is_slave = False
         """Whether it waits for a lock that another broker holds. (activemq-persistence H4)"""
-        self.database = Database(directory, self.settings)
+        self.database = db.Database(directory, self.settings)
         self.writer: Writer
         self.statements = self.database.statements
         self.last_broker_sequence_id = 0
@@ -324,7 +315,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         self._last_destination = 0
         self._last_prepared_id = 0
         self._sequences: OrderedDict[str, int] = OrderedDict()
-        self._locker: DatabaseLock = make_locker(self.database, broker_name)
+        self._locker: db.DatabaseLock = db.make_locker(self.database, broker_name)
         self._transactions = JDBCTransactionStore()
         self._queues: dict[Destination, JDBCMessageStore] = {}
         self._topics: dict[Destination, JDBCTopicMessageStore] = {}
@@ -352,7 +343,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
             if isinstance(error, JMSException) or not isinstance(error, Exception):
                 raise
             raise ResourceAllocationException(
-                f"The database {self.database.name} cannot be opened: {reason_of(error)}",
+                f"The database {self.database.name} cannot be opened: {db.reason_of(error)}",
                 hint="check data_source, the server and the account's rights",
             ) from error
         self._started = True
@@ -386,7 +377,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
             tried_at = _clock.now()
             try:
                 return await self._open_locked()
-            except DatabaseUnavailableException as error:
+            except db.DatabaseUnavailableException as error:
                 s = self.settings
                 if not s.use_lock or s.fail_if_locked or self.database.is_sqlite:
                     raise
@@ -597,7 +588,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         """The size of SQLite's file in bytes; 0 for a database server, as in ActiveMQ."""
         file = self.database.file
         parts = () if file is None else (file, file.with_name(file.name + "-wal"))
-        return sum(map(file_size, parts))
+        return sum(map(db.file_size, parts))
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
         """Return the highest sequence number of a producer in memory or in the tables.
@@ -643,9 +634,9 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
             await _clock.sleep(self.settings.lock_keep_alive_period)
             try:
                 held = await _in_thread(self._locker.keep_alive)
-            except DatabaseUnavailableException as error:
-                raise LockLostException(f"it gives up its lock on the store: {error}") from error
-        raise LockLostException("its lock is lost, another broker has taken over its store")
+            except db.DatabaseUnavailableException as error:
+                raise db.LockLostException(f"it gives up its lock on the store: {error}") from error
+        raise db.LockLostException("its lock is lost, another broker has taken over its store")
 
     def _correct_counts(self, outcome: ops.Outcome) -> None:
         """Correct the counts by an outcome that only the database can determine."""
@@ -669,7 +660,7 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
 
     def _report(self, state: StoreState, error: Exception | None) -> None:
         """Report the writer's state as the state of the store; a lost lock is no failed store."""
-        if isinstance(error, LockLostException) and self.settings.use_lock and self.on_lock_lost:
+        if isinstance(error, db.LockLostException) and self.settings.use_lock and self.on_lock_lost:
             self.on_lock_lost(str(error))
         elif self.on_state is not None:
             self.on_state(state, error)
