@@ -39,6 +39,7 @@ TESTS = (
     "tests/unit/store",
     "tests/integration/broker",
     "tests/integration/client/delivery",
+    "tests/integration/client/producer",
     "tests/integration/client/session",
     "tests/integration/listener",
     "tests/integration/core",

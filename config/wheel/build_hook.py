@@ -46,6 +46,9 @@ disable_error_code = import-untyped, unused-ignore, misc, no-any-return, no-unty
 _FUTURE = "from __future__ import annotations"
 _INTERPRETED = frozenset({"Enum", "IntEnum", "NamedTuple", "StrEnum", "TypedDict"})
 """Bases of classes that mypyc does not make native."""
+_BUILT_IN = frozenset({"None", "bool", "bytes", "float", "int", "str"})
+_OF_APPLICATIONS = re.compile(r"pyjms\.(?:enums|jms)\b")
+"""The modules whose classes applications implement, pass or call."""
 NO_WARNINGS = ("-Wno-all", "-w")
 """They alone take a quick build more time than the rest of the compiler's work."""
 
@@ -112,7 +115,9 @@ def prepare_module(module: Path) -> None:
     """Change what mypyc compiles to something else; all lines keep their numbers.
 
     Interpreted classes may extend a compiled one only if it has a decorator, which gets a line that
-    is empty. And mypyc leaves out the cause of `raise ... from`.
+    is empty. mypyc leaves out the cause of `raise ... from`. And a compiled function refuses
+    arguments of wrong types with errors of its own: what applications call accepts Any, and the
+    checks in the source tell what is wrong.
     """
     lines = module.read_text(encoding="utf-8").split("\n")
     tree = ast.parse("\n".join(lines))
@@ -120,6 +125,8 @@ def prepare_module(module: Path) -> None:
     raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.cause]
     for node in sorted(raised, key=lambda node: node.lineno, reverse=True):
         _call_with_cause(lines, node)
+    for annotation in _annotations_of_applications(tree):
+        _replace(lines, annotation, "Any")
     found = [
         min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 2
         for node in tree.body
@@ -129,7 +136,8 @@ def prepare_module(module: Path) -> None:
         if lines[line] and not lines[line].startswith("#"):
             sys.exit(f"{module}:{line + 1}: leave this line empty, for a decorator")
         lines[line] = "@mypyc_attr(allow_interpreted_subclasses=True)"
-    lines[imports] += "; from typing import TYPE_CHECKING; from pyjms.runtime.build import caused"
+    lines[imports] += "; from typing import TYPE_CHECKING, Any"
+    lines[imports] += "; from pyjms.runtime.build import caused"
     lines[imports + 1] = "if TYPE_CHECKING: from mypy_extensions import mypyc_attr"
     module.write_text("\n".join(lines), encoding="utf-8")
 
@@ -150,6 +158,38 @@ def _call_with_cause(lines: list[str], node: ast.Raise) -> None:
         line = lines[number - 1].encode()
         new = text.encode() if text != "," else line[start:end].replace(b" from", b",")
         lines[number - 1] = (line[:start] + new + line[end:]).decode()
+
+
+def _annotations_of_applications(tree: ast.Module) -> list[ast.expr]:
+    """Return the annotations of arguments that the build leaves to the source to check."""
+    known = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and _OF_APPLICATIONS.match(node.module or "")
+        for alias in node.names
+    }
+    return [
+        argument.annotation
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and known.intersection(ast.unparse(base).partition(".")[0] for base in node.bases)
+        for method in node.body
+        if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and method.name[0] != "_"
+        for argument in (*method.args.args, *method.args.kwonlyargs)
+        if argument.annotation is not None
+        and known.union(_BUILT_IN).issuperset(
+            kind.partition(".")[0] for kind in ast.unparse(argument.annotation).split(" | ")
+        )
+    ]
+
+
+def _replace(lines: list[str], node: ast.expr, text: str) -> None:
+    """Write `text` and spaces over a node of one line."""
+    line = lines[node.lineno - 1].encode()
+    start, end = node.col_offset, node.end_col_offset
+    assert node.end_lineno == node.lineno
+    assert end is not None
+    lines[node.lineno - 1] = (line[:start] + text.ljust(end - start).encode() + line[end:]).decode()
 
 
 def _name(base: ast.expr) -> str:

@@ -42,7 +42,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, Final, TypeVar, Unpack
+from functools import partial
+from typing import Any, ClassVar, Final, TypeVar
 
 import anyio
 
@@ -66,19 +67,12 @@ from pyjms.errors import (
 )
 from pyjms.jms import api
 from pyjms.jms.api import ConsumerDetails
-from pyjms.jms.destination import (
-    ADVISORY_PREFIX,
-    Destination,
-    Queue,
-    TemporaryQueue,
-    TemporaryTopic,
-    Topic,
-)
+from pyjms.jms.destination import ADVISORY_PREFIX, Destination, Queue, Topic
 from pyjms.jms.domain import QueueConnection, TopicConnection
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.management import JMSConnectionStats
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.event_loop import BackgroundTask, spawn
+from pyjms.runtime.event_loop import BackgroundTask, spawn, with_cleanup
 from pyjms.runtime.fork import Inheritance, inherited_error, inherits
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.openwire.correlator import (
@@ -99,7 +93,7 @@ _PREFETCH = 1000
 _ACK_SHARE = 0.75
 _IMPLICIT_SESSION = -1
 
-_T = TypeVar("_T", TemporaryQueue, TemporaryTopic)
+_T = TypeVar("_T", bound=Destination)
 
 
 class TemporaryDestinations:
@@ -231,7 +225,7 @@ _OPEN, _FAILED, _INHERITED, _CLOSED = "open", "failed", "inherited", "closed"
 class ActiveMQConnection(QueueConnection, TopicConnection):
     """A connection over a started transport, created by `ConnectionFactory.create_connection`."""
 
-    _session_class: type[ActiveMQSession] = ActiveMQSession
+    _session_class: ClassVar[type[ActiveMQSession]] = ActiveMQSession
 
     def __init__(
         self,
@@ -400,15 +394,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self._state = _CLOSED
         self.inheritance = None
         self.is_started = False
-        try:
-            last = await self._dispose(sessions)
-            if self.failure is None:
-                await self._unregister(last)
-        except JMSException as error:
-            logger.debug("Closing %s without the broker: %s", self.connection_id, error)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._end(sessions)
+        await with_cleanup(partial(self._end_with_broker, sessions), partial(self._end, sessions))
 
     def add_transport_listener(self, listener: InterruptionListener) -> None:
         """Register a listener that is called when a failover transport disconnects or reconnects.
@@ -422,11 +408,11 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         self._interruptions.remove(listener)
 
     async def _distribute(
-        self, pool: api.ServerSessionPool, max_messages: int, **consumer: Unpack[ConsumerDetails]
+        self, pool: api.ServerSessionPool, max_messages: int, consumer: ConsumerDetails
     ) -> api.ConnectionConsumer:
         from pyjms.client.connection_consumers import open_connection_consumer  # noqa: PLC0415
 
-        return await open_connection_consumer(self, pool, max_messages, **consumer)
+        return await open_connection_consumer(self, pool, max_messages, consumer)
 
     # The registration with the broker.
 
@@ -638,7 +624,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         if control.close:
             # The broker removes the consumer within a second. If the application still has its
             # messages, it ends later: then a RemoveInfo would be an error, also after a failover.
-            consumer.is_removed_by_broker = bool(consumer.ledger.delivered)
+            consumer.is_removed_by_broker = bool(consumer.ledger.unsettled)
             self._tasks.spawn(consumer.close)
         else:
             consumer.info.prefetch_size = control.prefetch
@@ -697,15 +683,24 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
         delivered = [session.dispose(session.failure) for session in sessions]
         return max([-1, *delivered])
 
+    async def _end_with_broker(self, sessions: list[ActiveMQSession]) -> None:
+        try:
+            last = await self._dispose(sessions)
+            if self.failure is None:
+                await self._unregister(last)
+        except JMSException as error:
+            logger.debug("Closing %s without the broker: %s", self.connection_id, error)
+
     async def _end(self, sessions: list[ActiveMQSession]) -> None:
         self._tasks.cancel()
-        for session in sessions:
-            session.dispose(session.failure)
-            await session.end_tasks()
-        await self.transport.stop()
-        if self._closer is not None:
-            await self._closer.wait()
-        await self._tasks.wait()
+        with anyio.CancelScope(shield=True):
+            for session in sessions:
+                session.dispose(session.failure)
+                await session.end_tasks()
+            await self.transport.stop()
+            if self._closer is not None:
+                await self._closer.wait()
+            await self._tasks.wait()
         self._sessions.clear()
         self._failed_sessions.clear()
         self.consumers.clear()
@@ -714,7 +709,7 @@ class ActiveMQConnection(QueueConnection, TopicConnection):
             self.stats.close()
 
 
-def _session_mode(transacted: bool, value: AcknowledgeMode | int) -> AcknowledgeMode:
+def _session_mode(transacted: object, value: AcknowledgeMode | int) -> AcknowledgeMode:
     """Return the mode of a new session.
 
     Raises:

@@ -47,7 +47,7 @@ async def open_connection_consumer(
     connection: ActiveMQConnection,
     pool: ServerSessionPool,
     max_messages: int,
-    **consumer: Unpack[ConsumerDetails],
+    consumer: ConsumerDetails,
 ) -> ConnectionConsumer:
     """Open a consumer whose messages the sessions of `pool` handle.
 

@@ -86,14 +86,14 @@ What happens to a duplicate depends on which open transaction has the first copy
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from threading import get_ident
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from anyio.lowlevel import checkpoint
 
+from pyjms.client.buffers import DispatchBuffer, FifoBuffer, MeasuredBuffer, PriorityBuffer
 from pyjms.client.dispatcher import ListenerTarget
 from pyjms.client.ledgers import AckLedger, choose_ledger
 from pyjms.client.messages import CommandSource, ReroutedSource, from_command, transform_received
@@ -125,110 +125,6 @@ if TYPE_CHECKING:
     from pyjms.client.session import ActiveMQSession
 
 logger: Final = get_logger(__name__)
-
-
-class DispatchBuffer(Protocol):
-    """A prefetch buffer."""
-
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[MessageDispatch]: ...
-    def append(self, dispatch: MessageDispatch, /) -> None:
-        """Add a message."""
-
-    def requeue(self, dispatches: list[MessageDispatch]) -> None:
-        """Put `dispatches`, oldest first, before all others (of their priority)."""
-
-    def popleft(self) -> MessageDispatch:
-        """Remove and return the next message; raise IndexError if there is none."""
-
-    def clear(self) -> None:
-        """Drop all messages."""
-
-
-class FifoBuffer(deque[MessageDispatch]):
-    """Messages in the order of arrival."""
-
-    def requeue(self, dispatches: list[MessageDispatch]) -> None:
-        self.extendleft(reversed(dispatches))
-
-
-class PriorityBuffer:
-    """Messages by priority, highest first, and in order of arrival within one."""
-
-    def __init__(self) -> None:
-        self._queues = [FifoBuffer() for _ in range(10)]
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[MessageDispatch]:
-        for queue in reversed(self._queues):
-            yield from queue
-
-    def append(self, dispatch: MessageDispatch) -> None:
-        self._queue_of(dispatch).append(dispatch)
-        self._count += 1
-
-    def requeue(self, dispatches: list[MessageDispatch]) -> None:
-        for dispatch in reversed(dispatches):
-            self._queue_of(dispatch).appendleft(dispatch)
-        self._count += len(dispatches)
-
-    def popleft(self) -> MessageDispatch:
-        for queue in reversed(self._queues):
-            if queue:
-                self._count -= 1
-                return queue.popleft()
-        raise IndexError("the buffer is empty")
-
-    def clear(self) -> None:
-        for queue in self._queues:
-            queue.clear()
-        self._count = 0
-
-    def _queue_of(self, dispatch: MessageDispatch) -> FifoBuffer:
-        assert dispatch.message is not None
-        return self._queues[min(max(dispatch.message.priority, 0), 9)]
-
-
-class MeasuredBuffer:
-    """A buffer that measures how many messages wait in it, and for how long."""
-
-    def __init__(self, buffer: DispatchBuffer, stats: JMSConsumerStats) -> None:
-        self._buffer = buffer
-        self._stats = stats
-        self._arrivals: dict[int, float] = {}
-
-    def __len__(self) -> int:
-        return len(self._buffer)
-
-    def __iter__(self) -> Iterator[MessageDispatch]:
-        return iter(self._buffer)
-
-    def append(self, dispatch: MessageDispatch) -> None:
-        self._buffer.append(dispatch)
-        self._note_arrival(dispatch)
-
-    def requeue(self, dispatches: list[MessageDispatch]) -> None:
-        self._buffer.requeue(dispatches)
-        for dispatch in dispatches:
-            self._note_arrival(dispatch)
-
-    def popleft(self) -> MessageDispatch:
-        dispatch = self._buffer.popleft()
-        self._stats.pending_message_count.decrement()
-        self._stats.message_wait_time.add_time(_clock.now() - self._arrivals.pop(id(dispatch)))
-        return dispatch
-
-    def clear(self) -> None:
-        self._stats.pending_message_count.decrement(len(self._buffer))
-        self._buffer.clear()
-        self._arrivals.clear()
-
-    def _note_arrival(self, dispatch: MessageDispatch) -> None:
-        self._arrivals[id(dispatch)] = _clock.now()
-        self._stats.pending_message_count.increment()
 
 
 class Announcements(ListenerTarget):
@@ -334,13 +230,14 @@ class ActiveMQMessageConsumer(api.MessageConsumer, ListenerTarget):
 
     is_measured: ClassVar[bool] = True
     """Whether it has statistics if `stats_enabled` is on."""
-    on_closed: Callable[[], Awaitable[None]] | None = None  # awaited at the end of `close`
 
     def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
         assert info.destination is not None
         assert info.consumer_id is not None
         options = session.connection.options
         self.takes_turns = True
+        self.on_closed: Callable[[], Awaitable[None]] | None = None
+        """Awaited at the end of `close`."""
         self.info: ConsumerInfo = info
         self.consumer_id: ConsumerId = info.consumer_id
         self.listener_name = f"the listener of consumer {info.consumer_id}"
@@ -480,6 +377,9 @@ class ActiveMQMessageConsumer(api.MessageConsumer, ListenerTarget):
                 if self._ack_responses is not None:
                     await self._ack_responses.wait()
                 return message
+        if timeout is not None:
+            check_seconds("timeout", timeout, least=None, otherwise=FOR_EVER)
+            timeout = float(timeout)
         message = await self._wait_for_message(timeout)
         if message is not None and self._ack_responses is not None:
             await self._ack_responses.wait()
@@ -710,16 +610,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer, ListenerTarget):
         return message
 
     async def _wait_for_message(self, timeout: float | None) -> Message | None:
-        """Return the next message; None after `timeout` seconds or if the consumer is closed.
-
-        Raises:
-            TypeError: the timeout is not a number.
-            ValueError: the timeout is not finite.
-        """
-        deadline = None
-        if timeout is not None:
-            check_seconds("timeout", timeout, least=None, otherwise=FOR_EVER)
-            deadline = _clock.now() + timeout
+        """Return the next message; None after `timeout` seconds or if the consumer is closed."""
+        deadline = None if timeout is None else _clock.now() + timeout
         if self.info.prefetch_size == 0 and not self._buffer:
             return await self._wait_for_pull(timeout, deadline)
         if timeout is not None and timeout <= 0:
@@ -831,7 +723,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer, ListenerTarget):
         self.ledger.close()
         if failure is None:
             self.ledger.flush()
-        failed = [*self.redeliverer.waiting, *self.ledger.delivered]
+        failed = [*self.redeliverer.waiting, *self.ledger.unsettled]
         if failed:  # the broker counts a failed delivery of each message up to this one
             self.last_delivered_sequence_id = max(map(_sequence_id, failed))
         for dispatch in [*self._buffer, *failed]:

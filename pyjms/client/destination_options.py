@@ -59,8 +59,13 @@ def selector_or_none(text: str | None) -> str | None:
 
     Raises:
         InvalidSelectorException: it is malformed.
+        TypeError: it is no text.
     """
-    if text is None or not text.strip():
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise TypeError(f"A selector must be a str, not {type(text).__name__}")
+    if not text.strip():
         return None
     from pyjms.selector import compile_selector  # noqa: PLC0415 - loads the grammar
 

@@ -119,6 +119,11 @@ class AckLedger:
         """Stop the timer of acknowledgements."""
 
     @property
+    def unsettled(self) -> list[MessageDispatch]:
+        """The messages that were delivered and are not settled, oldest first."""
+        return self.delivered
+
+    @property
     def has_unsettled(self) -> bool:
         """Whether delivered messages await a commit or an acknowledge()."""
         return False

@@ -27,8 +27,9 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 from inspect import isawaitable
+from operator import index
 from threading import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio.lowlevel import checkpoint
 
@@ -393,6 +394,10 @@ class ActiveMQMessageProducer(api.MessageProducer):
     @priority.setter
     def priority(self, value: int) -> None:
         self.check_open()
+        try:
+            value = index(value)
+        except TypeError:
+            raise _not_a_priority(value) from None
         if not 0 <= value <= 9:
             raise IllegalStateException(
                 f"default priority must be a value between 0 and 9: {value}"
@@ -433,7 +438,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self.check_open()
         if value is not None:
             check_seconds("send_timeout", value, otherwise=FOR_EVER)
-        self._send_timeout = value or None
+        self._send_timeout = float(value) if value else None
 
     @property
     def delivery_delay(self) -> float:
@@ -494,7 +499,13 @@ class ActiveMQMessageProducer(api.MessageProducer):
         delay = self._delay if delivery_delay is None else _milliseconds(delivery_delay)
         persistent = mode == _PERSISTENT
         mode = _PERSISTENT if persistent else _NON_PERSISTENT
-        priority = self._priority if priority is None else priority
+        if priority is None:
+            priority = self._priority
+        else:
+            try:
+                priority = index(priority)
+            except TypeError:
+                raise _not_a_priority(priority) from None
         self._stamp(message, target, mode, priority, time_to_live, delay)
         connection = session.connection
         options = connection.options
@@ -639,14 +650,18 @@ class ActiveMQMessageProducer(api.MessageProducer):
             raise IllegalStateException("The producer is closed")
 
 
-def _not_negative(name: str, value: float) -> float:
+def _not_a_priority(value: object) -> TypeError:
+    return TypeError(f"priority is an int from 0 (lowest) to 9, not {value!r:.50}")
+
+
+def _not_negative(name: str, value: Any) -> float:
     check_seconds(name, value, least=None)
     if value < 0:
         raise IllegalStateException(f"cannot set a negative {camel_case(name)}: {value}")
-    return value
+    return float(value)
 
 
-def _milliseconds(delivery_delay: float) -> int:
+def _milliseconds(delivery_delay: Any) -> int:
     check_seconds("delivery_delay", delivery_delay)
     return round(delivery_delay * 1000)
 

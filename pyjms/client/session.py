@@ -65,12 +65,14 @@ transaction. (openwire-encoding 13; activemq-broker X1, X3, X7)
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextvars import ContextVar
+from functools import partial
 from inspect import isawaitable
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Final, NoReturn, TypeVar
 
 import anyio
 from anyio.lowlevel import current_token
@@ -91,18 +93,23 @@ from pyjms.errors import (
 )
 from pyjms.jms import api
 from pyjms.jms.api import (
-    BlobSource,
     LocalTransactionEventListener,
     MessageListener,
     MessageTransformer,
-    PullOptions,
     Synchronization,
 )
 from pyjms.jms.blob import BlobMessage
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import Acknowledger, Message
 from pyjms.runtime import clock as _clock
-from pyjms.runtime.event_loop import BackgroundTask, Waiter, current_task, name_of, spawn
+from pyjms.runtime.event_loop import (
+    BackgroundTask,
+    Waiter,
+    current_task,
+    name_of,
+    spawn,
+    with_cleanup,
+)
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.openwire.correlator import RequestTransport
 from pyjms.wire.openwire.commands import (
@@ -193,10 +200,11 @@ async def _call(functions: Sequence[Callable[[], Awaitable[None] | None]]) -> No
 class SessionTransaction:
     """The transactions of a session; in this class none, as the session is not transacted."""
 
-    id: TransactionId | None = None
-    """The id of the transaction to which new work belongs; None: there is none."""
-    has_stale: bool = False
-    """Whether a broker was lost while messages delivered in the transaction were not settled."""
+    def __init__(self) -> None:
+        self.id: TransactionId | None = None
+        """The id of the transaction to which new work belongs; None: there is none."""
+        self.has_stale: bool = False
+        """Whether a broker was lost while messages delivered in it were not settled."""
 
     def begin(self) -> TransactionId:
         """Return the id of the transaction; begin a transaction if there is none."""
@@ -221,12 +229,10 @@ class SessionTransaction:
 
     def add_synchronization(self, synchronization: Synchronization) -> None:
         """Register a synchronization with the transaction; begin one if there is none."""
-        del synchronization
         self.begin()
 
     def set_listener(self, listener: LocalTransactionEventListener | None) -> None:
         """Set a listener that is called when local transactions begin and end."""
-        del listener
         self.begin()
 
     def on_redelivery(self) -> None:
@@ -237,6 +243,7 @@ class LocalTransaction(SessionTransaction):
     """A session's work since its last commit or rollback. `id` is None before any work."""
 
     def __init__(self, session: ActiveMQSession) -> None:
+        super().__init__()
         self._session = session
         self._connection = session.connection
         self._listener: LocalTransactionEventListener | None = None
@@ -270,15 +277,19 @@ class LocalTransaction(SessionTransaction):
             ConnectionFailedException: the outcome is unknown.
             IllegalStateException: called by a synchronization's `before_end`.
         """
-        if self.id is None:
+        began = self.id
+        if began is None:
             return
+        failure: BaseException | None = None  # handled after `except`: see with_cleanup
         if self._synchronizations.registered:
             self._refuse_in_synchronization("commit()")
             try:
                 await self._synchronizations.before_end()
-            except Exception:
+            except Exception as error:
+                failure = error
+            if failure is not None:
                 await self._roll_back()
-                raise
+                raise failure
         if self.has_stale and self._session.stale_count():
             await self._wait_for_redelivery()
         if self.id is None:
@@ -286,24 +297,33 @@ class LocalTransaction(SessionTransaction):
         synchronizations = self._detach()
         try:
             await self._end(_COMMIT)
-        except anyio.get_cancelled_exc_class():
-            self._session.settle_in_doubt()
-            await self._tell_commit(synchronizations)
-            raise
-        except (ConnectionFailedException, RequestTimeoutException):
-            await self._tell_rollback(synchronizations)
-            raise
-        except JMSException as error:
-            logger.debug("Commit failed and was rolled back: %s", error)  # raised below as well
-            self._session.redeliver_unsettled()
-            await self._tell_rollback(synchronizations)
-            if isinstance(error, TransactionRolledBackException):
-                raise
-            refusal = TransactionRolledBackException(error.reason or str(error))
-            refusal.linked_exception = error
-            raise refusal from error
+        except BaseException as error:
+            failure = error
+        if failure is not None:
+            await self._fail_commit(failure, synchronizations)
         self._session.settle()
         await self._tell_commit(synchronizations)
+
+    async def _fail_commit(
+        self, error: BaseException, synchronizations: Sequence[Synchronization]
+    ) -> NoReturn:
+        """Do what follows from the outcome, and raise it."""
+        if isinstance(error, anyio.get_cancelled_exc_class()):
+            self._session.settle_in_doubt()
+            await self._tell_commit(synchronizations)
+            raise error
+        if not isinstance(error, JMSException):
+            raise error
+        has_outcome = not isinstance(error, ConnectionFailedException | RequestTimeoutException)
+        if has_outcome:
+            logger.debug("Commit failed and was rolled back: %s", error)  # raised below as well
+            self._session.redeliver_unsettled()
+        await self._tell_rollback(synchronizations)
+        if not has_outcome or isinstance(error, TransactionRolledBackException):
+            raise error
+        refusal = TransactionRolledBackException(error.reason or str(error))
+        refusal.linked_exception = error
+        raise refusal from error
 
     async def rollback(self) -> None:
         """Roll back: sends are dropped and messages redelivered, whatever the broker responds.
@@ -361,11 +381,13 @@ class LocalTransaction(SessionTransaction):
         if self.id is None:
             return  # the session was closed in the meantime
         synchronizations = self._detach()
-        try:
-            await self._end(_ROLLBACK)
-        finally:
-            self._session.redeliver_unsettled()
-            await self._tell_rollback(synchronizations)
+        await with_cleanup(
+            partial(self._end, _ROLLBACK), partial(self._after_rollback, synchronizations)
+        )
+
+    async def _after_rollback(self, synchronizations: Sequence[Synchronization]) -> None:
+        self._session.redeliver_unsettled()
+        await self._tell_rollback(synchronizations)
 
     def _detach(self) -> Sequence[Synchronization]:
         """Acknowledge the delivered messages, and return the synchronizations to call."""
@@ -410,8 +432,8 @@ _ends: ContextVar[tuple[ActiveMQSession, ...]] = ContextVar("pyjms_ending_sessio
 class ActiveMQSession(api.Session):
     """A session of an `ActiveMQConnection`, which creates it."""
 
-    consumer_class: type[ActiveMQMessageConsumer] = ActiveMQMessageConsumer
-    takes_chunks = True  # of connection consumers
+    consumer_class: ClassVar[type[ActiveMQMessageConsumer]] = ActiveMQMessageConsumer
+    takes_chunks: ClassVar[bool] = True  # of connection consumers
     # read for every message: plain attributes in the place of the interface's properties
     transacted: bool = False
     acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO
@@ -481,12 +503,20 @@ class ActiveMQSession(api.Session):
         return LocalTransaction(self) if self.transacted else SessionTransaction()
 
     def create_blob_message(
-        self, url: str | None = None, **source: Unpack[BlobSource]
+        self,
+        url: str | None = None,
+        *,
+        file: str | os.PathLike[str] | None = None,
+        stream: BinaryIO | None = None,
+        deleted_by_broker: bool | None = None,
     ) -> BlobMessage:
         self._check_open()
         from pyjms.client.blobs import new_blob_message  # noqa: PLC0415 - rare, and slow to import
 
-        return new_blob_message(self.connection.options.blob_transfer_policy, url, **source)
+        policy = self.connection.options.blob_transfer_policy
+        return new_blob_message(
+            policy, url, file=file, stream=stream, deleted_by_broker=deleted_by_broker
+        )
 
     # Temporary destinations.
 
@@ -532,15 +562,17 @@ class ActiveMQSession(api.Session):
         self,
         destination: Destination,
         selector: str | None = None,
-        **options: Unpack[PullOptions],
+        *,
+        no_local: bool = False,
+        timeout: float | None = None,
     ) -> ActiveMQMessageConsumer:
         return await self.open_consumer(
             destination,
             selector,
             self.consumer_class,
             pulls=True,
-            timeout=options.get("timeout"),
-            no_local=options.get("no_local", False),
+            timeout=timeout,
+            no_local=no_local,
         )
 
     async def create_durable_subscriber(
@@ -551,9 +583,16 @@ class ActiveMQSession(api.Session):
         )
 
     async def open_durable_subscriber(
-        self, topic: Destination, name: str, selector: str | None, kind: type[_C], **details: Any
+        self,
+        topic: Destination,
+        name: str,
+        selector: str | None,
+        kind: type[_C],
+        *,
+        no_local: bool = False,
+        prefetch: int | None = None,
     ) -> _C:
-        """Open a durable subscriber of class `kind`; `details` are passed to `consumer_info`."""
+        """Open a durable subscriber of class `kind`; otherwise as `open_consumer`."""
         self._check_open()
         if not self.connection.has_own_client_id:
             raise JMSException(
@@ -566,7 +605,9 @@ class ActiveMQSession(api.Session):
                 f"Cannot create a durable subscriber on {topic}: it is not a topic",
                 hint="a queue keeps its messages anyway: use create_consumer()",
             )
-        return await self.open_consumer(topic, selector, kind, subscription_name=name, **details)
+        return await self.open_consumer(
+            topic, selector, kind, subscription_name=name, no_local=no_local, prefetch=prefetch
+        )
 
     async def create_shared_consumer(
         self, topic: Topic, name: str, selector: str | None = None
@@ -608,11 +649,14 @@ class ActiveMQSession(api.Session):
         selector: str | None,
         kind: type[_C],
         *,
+        no_local: bool = False,
+        subscription_name: str | None = None,
+        browser: bool = False,
+        prefetch: int | None = None,
         pulls: bool = False,
         timeout: float | None = None,
-        **details: Any,
     ) -> _C:
-        """Open a consumer of class `kind`; `details` are passed to `consumer_info`.
+        """Open a consumer of class `kind`; see `consumer_info` for the arguments.
 
         With `pulls`, its first message is requested, for a `receive` with this timeout.
 
@@ -630,8 +674,11 @@ class ActiveMQSession(api.Session):
             acknowledge_mode=self.acknowledge_mode,
             client_id=connection.registered_client_id,
             optimizes_acks=connection.optimizes_acks,
+            no_local=no_local,
+            subscription_name=subscription_name,
+            browser=browser,
             pulls=pulls,
-            **details,
+            prefetch=prefetch,
         )
         consumer = kind(self, info)
         self.consumers.append(consumer)
@@ -853,7 +900,7 @@ class ActiveMQSession(api.Session):
     def settle_in_doubt(self) -> None:
         """Settle the delivered messages, but accept redeliveries, which mean a rollback."""
         for consumer in self.all_consumers:
-            for dispatch in consumer.ledger.delivered:
+            for dispatch in consumer.ledger.unsettled:
                 consumer.forget(dispatch)
         self.settle()
 
@@ -1001,14 +1048,15 @@ class ActiveMQSession(api.Session):
         if self.is_closed:
             return
         self.is_closed = True
+        await with_cleanup(self._finish_with_broker, self.finish_close)
+
+    async def _finish_with_broker(self) -> None:
         try:
             await self.finish()
             await self.transaction.close()
             await self.end_shared_subscriptions()
         except ConnectionFailedException as error:
             logger.debug("Closing %s without the broker: %s", self.session_id, error)
-        finally:
-            await self.finish_close()
 
     async def finish_close(self) -> None:
         """Dispose the session, tell the broker, and wait for the session's tasks."""

@@ -58,7 +58,7 @@ refuses such work, as ActiveMQ's does. (activemq-edges N20)
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Unpack
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -241,6 +241,7 @@ class BranchAckLedger(AckLedger):
         self._inside = inside
         self._outside = outside
         self._last: AckLedger = inside
+        self.redelivers_on_error = inside.redelivers_on_error
         self._by_branch: dict[Branch, list[commands.MessageDispatch]] = {}
 
     def end_work(self, branch: Branch, *, acknowledges: bool) -> None:
@@ -255,13 +256,10 @@ class BranchAckLedger(AckLedger):
         """Return and forget the messages received in `branch`."""
         return self._by_branch.pop(branch, [])
 
-    @property
-    def redelivers_on_error(self) -> bool:  # type: ignore[override]
-        return self._last.redelivers_on_error
-
     def before_delivery(self, dispatch: commands.MessageDispatch) -> None:
         in_branch = self._outside is None or self._session.transaction.id is not None
         self._last = self._inside if in_branch or self._outside is None else self._outside
+        self.redelivers_on_error = self._last.redelivers_on_error
         self._last.before_delivery(dispatch)
 
     def after_delivery(self, dispatch: commands.MessageDispatch) -> None:
@@ -292,9 +290,9 @@ class BranchAckLedger(AckLedger):
         return [self._inside, *filter(None, [self._outside])]
 
     @property
-    def delivered(self) -> list[commands.MessageDispatch]:  # type: ignore[override]
+    def unsettled(self) -> list[commands.MessageDispatch]:
         """The unsettled messages of the current work; without those kept by branch."""
-        return [dispatch for rule in self._rules for dispatch in rule.delivered]
+        return [dispatch for rule in self._rules for dispatch in rule.unsettled]
 
     @property
     def has_unsettled(self) -> bool:
@@ -334,6 +332,7 @@ class BranchTransaction(SessionTransaction):
     """The branches of one session. `id` is the id of the branch in which it works now."""
 
     def __init__(self, session: ActiveMQXASession) -> None:
+        super().__init__()
         self.connection: ActiveMQXAConnection = session.connection
         self._table = session.connection.branches
         self._session = session
@@ -502,8 +501,8 @@ class BranchMessageConsumer(ActiveMQMessageConsumer):
 class ActiveMQXASession(ActiveMQSession, XASession):
     """A session of an `ActiveMQXAConnection`, which creates it."""
 
-    consumer_class: type[ActiveMQMessageConsumer] = BranchMessageConsumer
-    takes_chunks = False
+    consumer_class: ClassVar[type[ActiveMQMessageConsumer]] = BranchMessageConsumer
+    takes_chunks: ClassVar[bool] = False
     connection: ActiveMQXAConnection
     transaction: BranchTransaction
 
@@ -537,7 +536,7 @@ class ActiveMQXAConnection(ActiveMQConnection, XAConnection):
     For transaction managers, its broker is a resource manager.
     """
 
-    _session_class = ActiveMQXASession
+    _session_class: ClassVar[type[ActiveMQSession]] = ActiveMQXASession
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

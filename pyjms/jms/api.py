@@ -42,6 +42,7 @@ from pyjms.jms.message import (
     TextMessage,
 )
 from pyjms.jms.metadata import ConnectionMetaData
+from pyjms.runtime.build import give_own_caches
 
 if TYPE_CHECKING:
     from pyjms.jms.context import BodyConverter, JMSContext
@@ -126,6 +127,10 @@ MessageListener = Callable[[Message], Awaitable[None] | None]
 
 class Closeable(ABC):
     """A resource that is closed by `close()`, or at the end of `async with`."""
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        give_own_caches(cls)
 
     @abstractmethod
     async def close(self) -> None:
@@ -559,14 +564,6 @@ def _check_name(name: str) -> str:
     return name
 
 
-class BlobSource(TypedDict, total=False):
-    """The keyword arguments of `create_blob_message`, for its implementations."""
-
-    file: str | os.PathLike[str] | None
-    stream: BinaryIO | None
-    deleted_by_broker: bool | None
-
-
 class PullOptions(TypedDict, total=False):
     """The keyword arguments of `create_pull_consumer`, for its implementations."""
 
@@ -945,13 +942,8 @@ class Connection(Closeable):
             JMSException: `max_messages` is below 1.
             UnsupportedOperationException: the provider has no connection consumers (the default).
         """
-        return await self._distribute(
-            server_session_pool,
-            max_messages,
-            destination=destination,
-            selector=selector,
-            no_local=no_local,
-        )
+        details = ConsumerDetails(destination=destination, selector=selector, no_local=no_local)
+        return await self._distribute(server_session_pool, max_messages, details)
 
     async def create_durable_connection_consumer(
         self,
@@ -968,17 +960,13 @@ class Connection(Closeable):
         See `create_connection_consumer` and `Session.create_durable_subscriber`. JMS:
         createDurableConnectionConsumer.
         """
-        return await self._distribute(
-            server_session_pool,
-            max_messages,
-            destination=topic,
-            name=name,
-            selector=selector,
-            no_local=no_local,
+        details = ConsumerDetails(
+            destination=topic, selector=selector, no_local=no_local, name=name
         )
+        return await self._distribute(server_session_pool, max_messages, details)
 
     async def _distribute(
-        self, pool: ServerSessionPool, max_messages: int, **consumer: Unpack[ConsumerDetails]
+        self, pool: ServerSessionPool, max_messages: int, consumer: ConsumerDetails
     ) -> ConnectionConsumer:
         """Create a connection consumer; a provider that has them overrides this method."""
         del pool, max_messages, consumer

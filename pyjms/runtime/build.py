@@ -7,6 +7,7 @@ patches and profilers then see every line.
 
 from __future__ import annotations
 
+import abc
 import os
 import sys
 from collections.abc import Sequence
@@ -55,6 +56,13 @@ def caused(
     raised = error() if isinstance(error, type) else error
     raised.__cause__ = cause
     return raised
+
+
+def give_own_caches(kind: type) -> None:
+    """Prepare `isinstance` of a compiled class with an abstract base, which shares its caches."""
+    prepare = getattr(abc, "_abc_init", None)  # ABCMeta calls it for interpreted classes, later
+    if prepare is not None and "__mypyc_attrs__" in vars(kind):
+        prepare(kind)
 
 
 def build_name() -> str:

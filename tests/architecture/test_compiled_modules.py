@@ -182,6 +182,29 @@ def test_modules_are_prepared_without_another_line(module: str, tmp_path: Path) 
     ] == []
 
 
+def test_what_applications_call_accepts_arguments_of_all_types(tmp_path: Path) -> None:
+    """The source checks them: mypyc would refuse wrong ones with an error of its own."""
+    module = tmp_path / "module.py"
+    lines = (
+        "from __future__ import annotations",
+        "",
+        "from pyjms.jms import api",
+        "",
+        "",
+        "class Producer(api.MessageProducer):",
+        "    def send(self, message: api.Message | None, *, priority: int = 4) -> None: ...",
+        "    def dispatch(self, command: Command, size: int | Size) -> None: ...",
+        "    def _send(self, priority: int) -> None: ...",
+    )
+    module.write_text("\n".join(lines))
+    prepare_module(module)
+    assert [" ".join(line.split()) for line in module.read_text().splitlines()[6:]] == [
+        "def send(self, message: Any , *, priority: Any = 4) -> None: ...",
+        "def dispatch(self, command: Command, size: int | Size) -> None: ...",
+        "def _send(self, priority: int) -> None: ...",
+    ]
+
+
 def test_a_raised_error_keeps_its_cause(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text(
@@ -340,6 +363,12 @@ def test_interpreted_classes_do_not_replace_attributes_of_compiled_ones() -> Non
             if not isinstance(node, ast.ClassDef):
                 continue
             own = {
+                statement.name
+                for statement in node.body
+                if isinstance(statement, ast.FunctionDef)
+                and "property" in map(ast.unparse, statement.decorator_list)
+            }
+            own |= {
                 ast.unparse(target)
                 for statement in node.body
                 if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None

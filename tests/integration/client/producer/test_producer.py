@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from fractions import Fraction
 from typing import Any, cast
 
 import anyio
@@ -93,6 +96,54 @@ async def test_what_is_not_a_message_is_refused_without_quoting_it(client: Clien
         await session.create_producer({"password": "secret"})  # type: ignore[arg-type]
     assert str(swapped.value).startswith("A dict is not a destination (")
     assert await client.left("q") == []
+
+
+async def test_arguments_of_wrong_types_are_named(client: Client) -> None:
+    session = await client.session()
+    producer = await session.create_producer(Queue("q"))
+    consumer = await session.create_consumer(Queue("q"))
+    message: Any = session.create_text_message("x")
+    text: Any = "high"
+    with pytest.raises(TypeError, match="not 'high'"):
+        producer.priority = text
+    for name, start in (
+        ("priority", "priority is an int"),
+        ("time_to_live", "time_to_live is a number of seconds"),
+        ("delivery_delay", "delivery_delay is a number of seconds"),
+    ):
+        with pytest.raises(TypeError, match=f"{start}.*, not 'high'"):
+            await producer.send(message, **{name: text})
+    with pytest.raises(TypeError, match="timeout is a number of seconds"):
+        await consumer.receive(text)
+    with pytest.raises(TypeError, match="must be a str"):
+        await session.create_consumer(Queue("q"), selector=cast("str", 5))
+    assert await client.left("q") == []
+
+
+async def test_numbers_of_other_classes_are_numbers(client: Client) -> None:
+    session = await client.session()
+    producer = await session.create_producer(Queue("q"))
+    half: Any = Fraction(1, 2)
+    await producer.send(session.create_text_message("x"), time_to_live=half, priority=True)
+    producer.send_timeout = half
+    consumer = await session.create_consumer(Queue("q"))
+    received = await consumer.receive(half)
+    assert received is not None
+    assert (received.priority, received.expiration - received.timestamp) == (1, 500)
+    assert await consumer.receive(half) is None
+
+
+async def test_objects_of_a_client_may_be_referenced_weakly(client: Client) -> None:
+    connection = await client.connect()
+    session = await connection.create_session()
+    producer = await session.create_producer(Queue("q"))
+    consumer = await session.create_consumer(Queue("q"))
+    known = [weakref.ref(each) for each in (session, producer, consumer)]
+    assert [each() for each in known] == [session, producer, consumer]
+    await session.close()
+    del session, producer, consumer
+    gc.collect()
+    assert [each() for each in known] == [None, None, None]
 
 
 @pytest.mark.fact("jms-api 3.2")
