@@ -663,7 +663,7 @@ def _not_negative(name: str, value: Any) -> float:
 
 def _milliseconds(delivery_delay: Any) -> int:
     check_seconds("delivery_delay", delivery_delay)
-    return round(delivery_delay * 1000)
+    return round(float(delivery_delay) * 1000)
 
 
 def _unknown_mode(value: object) -> IllegalStateException:
