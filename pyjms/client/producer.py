@@ -499,13 +499,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         delay = self._delay if delivery_delay is None else _milliseconds(delivery_delay)
         persistent = mode == _PERSISTENT
         mode = _PERSISTENT if persistent else _NON_PERSISTENT
-        if priority is None:
-            priority = self._priority
-        else:
-            try:
-                priority = index(priority)
-            except TypeError:
-                raise _not_a_priority(priority) from None
+        priority = self._priority if priority is None else priority
         self._stamp(message, target, mode, priority, time_to_live, delay)
         connection = session.connection
         options = connection.options
@@ -619,10 +613,14 @@ class ActiveMQMessageProducer(api.MessageProducer):
         message: Message,
         target: Destination,
         mode: DeliveryMode,
-        priority: int,
+        priority: Any,
         time_to_live: float,
         delay: int,
     ) -> None:
+        try:
+            priority = index(priority)
+        except TypeError:
+            raise _not_a_priority(priority) from None
         message.destination = target
         message.delivery_mode = mode
         message.priority = priority if 0 <= priority <= 9 else _within_limits(priority, target)
