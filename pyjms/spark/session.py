@@ -29,6 +29,7 @@ from pyjms.spark.start import (
     DAEMON_MODULE,
     archive_options,
     cache_folder,
+    first_jars,
     is_local,
     link_spark_home,
     spark_home,
@@ -240,8 +241,9 @@ def spark_session(
             later ones use it, and take 5 s less. With Java 25 it halves the time to start.
         linked_home: whether the JVM's SPARK_HOME is a folder of links in the user's cache folder,
             by which Spark's Python processes import the installed pyspark, compiled once, instead
-            of its zip file, which each of them compiles again. Only for pip's pyspark and a local
-            master, if SPARK_HOME is not set.
+            of its zip file, which each of them compiles again. Java then looks for classes in the
+            largest jars first (`spark.driver.extraClassPath`, if `conf` does not set it). Only for
+            pip's pyspark and a local master, if SPARK_HOME is not set.
 
     Raises:
         ConfigurationException: pyspark is not installed or has an unsupported version, or there is
@@ -263,6 +265,8 @@ def spark_session(
         has_home = "SPARK_HOME" in os.environ or jvm_is_running()
         if linked_home and is_local(master) and not has_home:
             home = link_spark_home()
+        if home is not None:
+            settings.setdefault("spark.driver.extraClassPath", first_jars(home))
         if aot_cache:
             given = settings.get(_DRIVER_OPTIONS, "").split()
             options = archive_options(found.path, found.version, home)

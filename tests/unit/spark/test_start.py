@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.spark.session import LOCAL_CONF, session_conf
-from pyjms.spark.start import archive_options, link_spark_home, spark_home
+from pyjms.spark.start import archive_options, first_jars, link_spark_home, spark_home
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no links for all users")
@@ -39,6 +39,17 @@ def test_the_zip_is_a_folder_with_a_link_to_the_package(tmp_path: Path, package:
     assert (library / "py4j-src.zip").resolve() == package / "python" / "lib" / "py4j-src.zip"
     assert sorted(path.name for path in home.iterdir()) == ["bin", "conf", "jars", "python"]
     assert (home / "conf").resolve() == package / "conf"
+
+
+@pytest.mark.fact("spark-pipeline 2.3")
+def test_java_looks_first_into_the_jars_with_most_classes(tmp_path: Path, package: Path) -> None:
+    for name in ("a-1.0", "scala-library-2.13.18", "spark-catalyst_2.13-4.3.0", "z-1.0"):
+        (package / "jars" / f"{name}.jar").touch()
+    home = link_spark_home(tmp_path / "cache", package)
+    assert home is not None
+    first = [Path(each) for each in first_jars(home).split(os.pathsep)]
+    assert [jar.name[:9] for jar in first] == ["spark-cat", "scala-lib"]
+    assert {jar.parent for jar in first} == {home / "jars"}, "as Spark names them, so opened once"
 
 
 def test_only_this_user_has_access(tmp_path: Path, package: Path) -> None:
