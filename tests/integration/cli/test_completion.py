@@ -17,7 +17,7 @@ import pytest
 SCRIPTS = Path(sys.executable).parent
 
 BASH = """
-eval "$(env _PYJMS_COMPLETE=source_bash pyjms)"
+eval "$SCRIPT"
 complete -p pyjms >&2
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
 _pyjms_completion pyjms
@@ -25,14 +25,23 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
+def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
     missing = [name for name in ("pyjms", command[0]) if shutil.which(name, path=path) is None]
     if missing:
         pytest.skip(f"no {missing[0]}: pip install pyjms-framework, apt-get install bash")
     return subprocess.run(
-        command, capture_output=True, text=True, check=True, env={**os.environ, "PATH": path}
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": path, **variables},
     )
+
+
+@pytest.fixture(scope="module")
+def script() -> str:
+    return run("env", "_PYJMS_COMPLETE=source_bash", "pyjms").stdout
 
 
 @pytest.mark.parametrize(
@@ -50,9 +59,9 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_bash_completes_commands_options_and_values(
-    words: tuple[str, ...], expected: set[str]
+    script: str, words: tuple[str, ...], expected: set[str]
 ) -> None:
-    done = run("bash", "--norc", "-c", BASH, "bash", *words)
+    done = run("bash", "--norc", "-c", BASH, "bash", *words, SCRIPT=script)
     assert "-F _pyjms_completion pyjms" in done.stderr
     assert set(done.stdout.splitlines()) == expected
 

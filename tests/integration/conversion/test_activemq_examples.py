@@ -7,14 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from pyjms_broker.cli.main import app
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from tests.kit.brokers.multicast import memory_multicast
 from tests.kit.clients.checks import exchange_message
 from tests.kit.data import DATA
+from tests.kit.processes.command_line import pyjms_broker_command
 
 __all__ = ["memory_multicast"]
 
@@ -59,8 +58,8 @@ async def test_an_example_converts_and_starts(
     options, lost = EXAMPLES[name]
     monkeypatch.chdir(conf)  # one of them names ../data
     output = tmp_path / "broker.yaml"
-    result = CliRunner().invoke(
-        app, ["config", "convert", str(conf / f"{name}.xml"), "-o", str(output), *options]
+    result = pyjms_broker_command(
+        "config", "convert", str(conf / f"{name}.xml"), "-o", str(output), *options
     )
     assert result.exit_code == (1 if lost else 0), result.output
     found = re.findall(r": (<[^>]+>): not converted: ", result.stderr)
@@ -82,9 +81,8 @@ async def test_an_example_converts_and_starts(
 
 
 def test_the_data_of_debians_example_is_where_activemq_has_it(conf: Path) -> None:
-    result = CliRunner().invoke(
-        app,
-        ["config", "convert", str(conf / "debian-main.xml"), "-D", "activemq.base=/var/lib/x"],
+    result = pyjms_broker_command(
+        "config", "convert", str(conf / "debian-main.xml"), "-D", "activemq.base=/var/lib/x"
     )
     assert result.exit_code == 0
     assert "data_directory: /var/lib/x/data\n" in result.stdout
@@ -92,7 +90,7 @@ def test_the_data_of_debians_example_is_where_activemq_has_it(conf: Path) -> Non
 
 
 def test_encrypted_values_are_named_and_their_users_left_out(conf: Path) -> None:
-    result = CliRunner().invoke(app, ["config", "convert", str(conf / "activemq-security.xml")])
+    result = pyjms_broker_command("config", "convert", str(conf / "activemq-security.xml"))
     assert result.exit_code == 1
     assert "${activemq.password} has an encrypted value" in result.stderr
     assert "mYRkg" not in result.output
@@ -102,11 +100,11 @@ def test_files_are_replaced_only_with_force(conf: Path, tmp_path: Path) -> None:
     output = tmp_path / "broker.yaml"
     output.write_text("mine", encoding="utf-8")
     command = ["config", "convert", str(conf / "debian-main.xml"), "-o", str(output)]
-    result = CliRunner().invoke(app, command)
+    result = pyjms_broker_command(*command)
     assert result.exit_code == 2
     assert "exists already" in result.stderr
     assert output.read_text(encoding="utf-8") == "mine"
-    assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
+    assert pyjms_broker_command(*command, "--force").exit_code == 0
     assert output.stat().st_mode & 0o777 == 0o600
 
 
@@ -119,6 +117,6 @@ def test_what_cannot_be_converted_at_all_is_exit_code_2(
     conf: Path, arguments: list[str], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(conf)
-    result = CliRunner().invoke(app, ["config", "convert", *arguments])
+    result = pyjms_broker_command("config", "convert", *arguments)
     assert result.exit_code == 2
     assert reason in result.stderr

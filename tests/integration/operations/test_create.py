@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 from pytest_mock import MockerFixture
-from typer.testing import CliRunner
 
 from pyjms_broker.cli.config import create_instance
-from pyjms_broker.cli.main import app
 from pyjms_broker.cli.start import Source, make_service
 from pyjms_broker.settings import load_broker_settings
 from tests.kit.brokers.commands import broker_process, free_port, listening_at, stopped
 from tests.kit.clients.checks import exchange_message
 from tests.kit.data import DATA
+from tests.kit.processes.command_line import pyjms_broker_command
 
 
 def modes(path: Path) -> dict[str, int]:
@@ -25,7 +24,7 @@ def modes(path: Path) -> dict[str, int]:
 
 async def test_a_created_broker_starts_and_lets_its_user_in(tmp_path: Path) -> None:
     path = tmp_path / "shop"
-    result = CliRunner().invoke(app, ["create", str(path)])
+    result = pyjms_broker_command("create", str(path))
     assert result.exit_code == 0, result.output
     password = re.search(r"password of the user admin is (\S+)", result.stdout)
     assert password is not None
@@ -84,7 +83,7 @@ def test_a_created_broker_has_no_web_server_without_its_packages(
 def test_the_configuration_may_come_from_activemq(tmp_path: Path) -> None:
     source = DATA / "activemq-conf" / "debian-main.xml"
     path = tmp_path / "shop"
-    result = CliRunner().invoke(app, ["create", str(path), "--amqconf", str(source)])
+    result = pyjms_broker_command("create", str(path), "--amqconf", str(source))
     assert result.exit_code == 0, result.output
     config = load_broker_settings(path / "broker.yaml", environ={})
     assert config.data_directory == path / "data"
@@ -97,7 +96,7 @@ def test_the_configuration_may_come_from_activemq(tmp_path: Path) -> None:
 
     other = tmp_path / "other"
     (tmp_path / "x.xml").write_text("<broker>\n<proxyConnectors/></broker>", encoding="utf-8")
-    result = CliRunner().invoke(app, ["create", str(other), "--amqconf", str(tmp_path / "x.xml")])
+    result = pyjms_broker_command("create", str(other), "--amqconf", str(tmp_path / "x.xml"))
     assert result.exit_code == 1
     assert "x.xml:2: <proxyConnectors>: not converted" in result.stderr
     assert (other / "broker.yaml").exists()
@@ -105,14 +104,14 @@ def test_the_configuration_may_come_from_activemq(tmp_path: Path) -> None:
 
 def test_a_directory_with_files_is_refused_without_force(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    result = CliRunner().invoke(app, ["create", str(tmp_path)])
+    result = pyjms_broker_command("create", str(tmp_path))
     assert result.exit_code == 2
     assert "is not empty" in result.stderr
     create_instance(tmp_path, force=True)
     first = (tmp_path / "users.properties").read_text(encoding="utf-8")
     create_instance(tmp_path, force=True)
     assert (tmp_path / "users.properties").read_text(encoding="utf-8") != first
-    strange = CliRunner().invoke(app, ["create", str(tmp_path / "a b")])
+    strange = pyjms_broker_command("create", str(tmp_path / "a b"))
     assert strange.exit_code == 2
     assert "has characters other than" in strange.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,6 @@ from typing import Any
 
 import anyio
 import pytest
-from typer.testing import CliRunner
 
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
 from pyjms.jms.types import Byte, Char, Float, Long, Short
@@ -23,11 +23,11 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.primitives import encode_map, encode_text
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.message import MessageReference, OperationContext, SubscriptionKey
-from pyjms_broker.cli.main import app
 from pyjms_broker.store.api import StoredSubscription
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from tests.kit.processes.command_line import pyjms_broker_command
 
 PROPERTIES = {
     "boolean": True,
@@ -185,17 +185,21 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "data" / "kahadb")
 
 
-@pytest.fixture
-def filled(folder: Folder) -> Folder:
+@pytest.fixture(scope="session")
+def filled_once(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """The store that each test gets a copy of."""
+    folder = Folder(tmp_path_factory.mktemp("filled") / "data" / "kahadb")
     folder.open(fill)
+    return folder
+
+
+@pytest.fixture
+def filled(folder: Folder, filled_once: Folder) -> Folder:
+    shutil.copytree(filled_once.path, folder.path)
     return folder
 
 
 @pytest.fixture
 def pyjms_broker() -> Callable[..., Any]:
     """Runs a command and returns its result."""
-
-    def run(*arguments: object) -> Any:
-        return CliRunner().invoke(app, [str(each) for each in arguments])
-
-    return run
+    return pyjms_broker_command

@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.stores.folders import filled, folder, pyjms_broker
+from tests.kit.stores.folders import filled, filled_once, folder, pyjms_broker

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from pyjms_broker.cli.main import app
 from pyjms_broker.cli.start import Source, run
+from tests.kit.processes.command_line import pyjms_broker_command
 
 
 @pytest.mark.parametrize(
@@ -27,7 +26,7 @@ from pyjms_broker.cli.start import Source, run
     ],
 )
 def test_invalid_options_are_refused_in_one_line(arguments: list[str], sentence: str) -> None:
-    result = CliRunner().invoke(app, ["start", *arguments])
+    result = pyjms_broker_command("start", *arguments)
     assert result.exit_code == 2, result.output
     assert sentence in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
@@ -47,7 +46,7 @@ def test_invalid_options_are_refused_in_one_line(arguments: list[str], sentence:
 )
 def test_options_for_java_name_the_other_way(command: str, options: list[str], url: str) -> None:
     names = ["q"] if command == "purge" else []
-    result = CliRunner().invoke(app, [command, *options, *names])
+    result = pyjms_broker_command(command, *options, *names)
     assert result.exit_code != 0
     assert f"{options[0]}: JMX is available to Java programs only" in result.stderr
     assert f"--url {url}" in " ".join(result.stderr.split())
@@ -58,14 +57,14 @@ def test_a_data_directory_for_a_non_persistent_broker_is_refused(tmp_path: Path)
     config = tmp_path / "broker.yaml"
     config.write_text("persistent: false\n")
     arguments = ["start", "--config", str(config), "--data", str(tmp_path / "x")]
-    result = CliRunner().invoke(app, [*arguments, "--openwire", "127.0.0.1:http"])
+    result = pyjms_broker_command(*arguments, "--openwire", "127.0.0.1:http")
     assert result.exit_code == 2, result.output
     assert "--data contradicts persistent: false in the configuration" in result.stderr
     assert not (tmp_path / "x").exists()
 
 
 def test_help_describes_the_default_connector() -> None:
-    said = " ".join(CliRunner().invoke(app, ["start", "--help"]).stdout.split())
+    said = " ".join(pyjms_broker_command("start", "--help").stdout.split())
     assert "Without --openwire and without connectors in the configuration, it listens on" in said
 
 
@@ -88,9 +87,7 @@ def test_help_names_every_option_and_loads_no_broker() -> None:
 def test_a_port_in_use_is_a_failure_and_not_an_invalid_option(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        result = CliRunner().invoke(
-            app, ["start", "--ephemeral", "--openwire", f"127.0.0.1:{port}"]
-        )
+        result = pyjms_broker_command("start", "--ephemeral", "--openwire", f"127.0.0.1:{port}")
     assert result.exit_code == 1, result.output
     assert f"127.0.0.1:{port}" in result.stderr
 
