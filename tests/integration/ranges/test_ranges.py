@@ -412,6 +412,14 @@ async def test_queues_are_found_by_a_pattern(make_broker: MakeBroker) -> None:
         assert await reader.ask("find", pattern=pattern) == {"queues": queues}
 
 
+async def test_a_pattern_may_match_a_thousand_queues(make_broker: MakeBroker) -> None:
+    queues = [Queue(f"many.{number}") for number in range(1001)]
+    broker = await make_broker("memory", destinations=queues)
+    reader = await broker.client()
+    assert (await reader.ask("find", pattern="many.>"))["code"] == "bad_request"
+    assert (await reader.ask("find", pattern="many.1"))["queues"] == ["many.1"]
+
+
 async def test_wrong_requests_are_answered(make_broker: MakeBroker) -> None:
     broker = await make_broker("memory")
     reader = await broker.client()

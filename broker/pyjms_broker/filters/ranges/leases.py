@@ -259,7 +259,8 @@ class QueueReading:
         self._prioritized = queue.policy.prioritized_messages
         self._was_paused = False
         self._holder: object = None
-        self._changed = anyio.Event()
+        self.waiting: set[anyio.Event] = set()
+        """What is set when a message arrives."""
 
     # called by the queue
     def on_arrival(self, reference: MessageReference) -> None:
@@ -273,8 +274,8 @@ class QueueReading:
             self._store.mark_visible(reference)
         if reference.position.arrival >= self.next:
             self.next = reference.position.arrival + 1
-            changed, self._changed = self._changed, anyio.Event()
-            changed.set()
+            for changed in self.waiting:
+                changed.set()
 
     def keeps(self, reference: MessageReference) -> bool:
         position = reference.position
@@ -339,11 +340,6 @@ class QueueReading:
         self.is_leased = False
         if not self._was_paused:
             self._queue.resume()
-
-    async def wait_for_more(self, than: int) -> None:
-        """Wait until `next` is greater than `than`."""
-        while self.next <= than:
-            await self._changed.wait()
 
     def refresh(self) -> None:
         """Update `first` and `next` without a lease; consumers may still remove messages."""
@@ -478,20 +474,16 @@ class QueueReading:
 
 async def wait_for_any(readings: Sequence[tuple[QueueReading, int]], seconds: float) -> None:
     """Wait up to `seconds` until `next` of one of the readings is greater than its number."""
-    if any(reading.next > than for reading, than in readings):
-        return
-
-    async def wait(reading: QueueReading, than: int) -> None:
-        await reading.wait_for_more(than)
-        tasks.cancel_scope.cancel()
-
     with _clock.timeout(seconds):
-        if len(readings) == 1:
-            await readings[0][0].wait_for_more(readings[0][1])
-            return
-        async with anyio.create_task_group() as tasks:
-            for each in readings:
-                tasks.start_soon(wait, *each)
+        while all(reading.next <= than for reading, than in readings):
+            changed = anyio.Event()  # no task for each: a client may name many
+            for reading, _ in readings:
+                reading.waiting.add(changed)
+            try:
+                await changed.wait()
+            finally:
+                for reading, _ in readings:
+                    reading.waiting.discard(changed)
 
 
 _MAX_REPLACED: Final = 1000
