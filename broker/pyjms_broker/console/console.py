@@ -447,11 +447,7 @@ class Retries:
 
 
 class Console:
-    """The shared state of one console's pages. Use it on the broker's event loop.
-
-    Args:
-        web: the web server's context.
-    """
+    """The shared state of one console's pages. Use it on the broker's event loop."""
 
     def __init__(self, web: WebContext) -> None:
         self.web = web

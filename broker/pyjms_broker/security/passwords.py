@@ -99,10 +99,7 @@ def check_stored(stored: str) -> str:
 
 
 class PasswordVerifier:
-    """Compares passwords, caching the correct ones.
-
-    It is thread-safe.
-    """
+    """Compares passwords, caching the correct ones. It is thread-safe."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)

@@ -56,11 +56,7 @@ class Session:
 
 
 class Sessions:
-    """All sessions of one web server.
-
-    Args:
-        timeout: seconds without a request after which a session ends.
-    """
+    """All sessions of one web server; one ends after `timeout` seconds without a request."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout

@@ -89,12 +89,7 @@ _HEADERS: Final = {
 
 
 class Gate:
-    """ASGI middleware around the whole site, which checks host, origin, login and access.
-
-    Args:
-        app: the site.
-        context: the context, with the required access of paths.
-    """
+    """ASGI middleware around the whole site, which checks host, origin, login and access."""
 
     def __init__(self, app: ASGIApp, context: WebContext) -> None:
         self._app = app

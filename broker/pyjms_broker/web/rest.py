@@ -319,11 +319,7 @@ class RestClient:
 
 
 class RestClients:
-    """All connections of REST requests.
-
-    Args:
-        service: the broker.
-    """
+    """All connections of REST requests."""
 
     def __init__(self, service: ManagedBroker) -> None:
         self._service = service

@@ -249,12 +249,7 @@ _HEAD_SIZE: Final = 64 * 1024
 
 
 class WebServer:
-    """Serves a broker's site. Use it on the broker's event loop.
-
-    Args:
-        host: the broker service.
-        configuration: the settings.
-    """
+    """Serves a broker's site. Use it on the broker's event loop."""
 
     def __init__(self, host: ManagedBroker, configuration: WebConfiguration) -> None:
         self._host = host

@@ -71,12 +71,7 @@ class Sample:
 
 
 class Sampler:
-    """Reads samples of the first broker at a URL. Blocking; not thread-safe.
-
-    Args:
-        client: access to the broker.
-        now: returns monotonic seconds.
-    """
+    """Reads samples of the first broker at a URL. Blocking; not thread-safe."""
 
     def __init__(self, client: JolokiaClient, now: Callable[[], float] = _clock.now) -> None:
         self.url = client.url

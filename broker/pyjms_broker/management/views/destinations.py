@@ -1,7 +1,4 @@
-"""Views of queues and topics.
-
-(ActiveMQ DestinationView, TopicView, QueueView; activemq-edges 7)
-"""
+"""Views of queues and topics. (ActiveMQ DestinationView, TopicView, QueueView; activemq-edges 7)"""
 
 from __future__ import annotations
 

@@ -457,15 +457,12 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
             except JMSException as error:
                 logger.error("The stored destination %r is quarantined: %s", container, error)
                 continue
+            known = destination, by_priority, base, row.epoch
             store: JDBCMessageStore
             if destination.is_topic:
-                store = self._topics[destination] = self._make_store(
-                    JDBCTopicMessageStore, destination, by_priority, base, row.epoch
-                )
+                store = self._topics[destination] = self._make_store(JDBCTopicMessageStore, *known)
             else:
-                store = self._queues[destination] = self._make_store(
-                    JDBCMessageStore, destination, by_priority, base, row.epoch
-                )
+                store = self._queues[destination] = self._make_store(JDBCMessageStore, *known)
             store.load(row.messages, row.size, row.last_id)
         for container, subscription, count, _ in contents.subscriptions:
             topic = self._by_container.get(container)

@@ -161,10 +161,7 @@ def _check(index: JobIndex, journal: Journal, skipped: list[Skipped], ignore_mis
 
 
 class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
-    """A job store in a directory.
-
-    Source: ActiveMQ JobSchedulerStoreImpl.
-    """
+    """A job store in a directory. Source: ActiveMQ JobSchedulerStoreImpl."""
 
     def __init__(
         self,
