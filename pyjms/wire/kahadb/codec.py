@@ -226,7 +226,7 @@ def _decode(
         if field is not None:
             values[field.name] = _decode_value(field, data, value, after)
     if not layout.required <= values.keys():
-        missing = ", ".join(sorted(layout.required - values.keys()))
+        missing = ", ".join(sorted(layout.required.difference(values)))
         raise KahaDBFormatError(f"{structure.__name__} lacks {missing}", position=at)
     return structure(**values)
 
