@@ -20,19 +20,22 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
 )
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.transaction import Transaction, TransactionState
+from pyjms_broker.api.transaction import TransactionState
 from pyjms_broker.connector.vm.connector import VmConnector
+from pyjms_broker.filters.transactions import LocalTransaction
+from pyjms_broker.store.memory import MemoryTransactionStore
 from tests.kit.clients.recording_broker import Client, Host
 
 CONNECTION = ConnectionId("c1")
 PRODUCER = ProducerId("c1", 1, 1)
 
 
-class End(Transaction):
-    """A transaction that was asked to end."""
-
-    def __init__(self, state: TransactionState) -> None:
-        self.state = state
+def ending(state: TransactionState) -> LocalTransaction:
+    """Return a transaction that was asked to end."""
+    xid = LocalTransactionId(9, CONNECTION)
+    transaction = LocalTransaction(xid, MemoryTransactionStore(), lambda _: None)
+    transaction.state = state
+    return transaction
 
 
 def step(number: int, kind: int) -> TransactionInfo:
@@ -48,7 +51,7 @@ async def test_a_stopping_connector_waits_for_no_commit_without_room(
     answers: list[Any] = []
     client.transport.request_soon(step(1, TransactionType.COMMIT_ONE_PHASE), answers.append)
     await anyio.wait_all_tasks_blocked()
-    cast("Any", client.context()).waiting_ends[End(TransactionState.COMMIT_WAITS)] = commit
+    cast("Any", client.context()).waiting_ends[ending(TransactionState.COMMIT_WAITS)] = commit
     with anyio.fail_after(1):
         await connector.stop()
     assert not connector.connections
@@ -77,7 +80,7 @@ async def test_a_stopping_connector_waits_for_a_commit_that_has_space_by_now(
     cast("Any", context).blocked_sends["another's"] = (
         None  # no answer is due to a send with a window
     )
-    cast("Any", context).waiting_ends[End(TransactionState.COMMITTING)] = commit
+    cast("Any", context).waiting_ends[ending(TransactionState.COMMITTING)] = commit
     async with anyio.create_task_group() as group:
         group.start_soon(connector.stop)
         await anyio.wait_all_tasks_blocked()
