@@ -311,7 +311,7 @@ async def test_one_connection_has_so_many_and_no_more(
     service: BrokerService,
     attribute: str,
     what: str,
-    make: Any,
+    make: Callable[..., object],
 ) -> None:
     connector = service.connectors[0]
     setattr(connector, f"maximum_{attribute}_per_connection", LIMIT)

@@ -217,7 +217,7 @@ async def test_sessions_of_a_domain_have_modes_listeners_and_transactions(client
     assert await client.left(Q) == []
 
 
-async def _answering(client: Client, destination: Any) -> Any:
+async def _answering(client: Client, destination: Topic | Queue) -> Any:
     """Answer each request with its text in capitals, in a separate session."""
     session = await client.session()
     producer = await session.create_producer()

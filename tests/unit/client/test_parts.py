@@ -116,7 +116,10 @@ def spread(policy: RedeliveryPolicy) -> float:
 )
 @pytest.mark.fact("activemq-broker R0")
 def test_each_redelivery_option_takes_effect(
-    option: str, effect: Callable[[RedeliveryPolicy], object], before: object, after: object
+    option: str,
+    effect: Callable[[RedeliveryPolicy], object],
+    before: bool | float,
+    after: bool | float,
 ) -> None:
     assert effect(RedeliveryPolicy()) == before
     assert effect(ConnectionFactory(f"mock://x?{RULE}{option}").redelivery_policy) == after

@@ -309,7 +309,7 @@ async def test_an_option_has_an_effect(name: str) -> None:
     ],
 )
 async def test_wire_format_options_are_offered_to_clients(
-    option: str, name: str, value: object
+    option: str, name: str, value: int | bool | str
 ) -> None:
     offer = await offered(f"wireFormat.{option}")
     assert isinstance(offer, dict)

@@ -243,7 +243,7 @@ async def test_the_post_processors_result_is_sent(provider: JmsProvider) -> None
 
 
 @pytest.mark.parametrize("bad", [None, "text"])
-async def test_what_must_return_a_message(provider: JmsProvider, bad: object) -> None:
+async def test_what_must_return_a_message(provider: JmsProvider, bad: str | None) -> None:
     template = JmsTemplate(provider)
     with pytest.raises(TypeError, match="post processor must return the message"):
         await template.convert_and_send("q", "x", post_processor=lambda m: bad)  # type: ignore[arg-type,return-value]

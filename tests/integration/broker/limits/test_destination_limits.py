@@ -80,7 +80,7 @@ def names(service: BrokerService) -> set[str]:
     }
 
 
-async def create(client: Any, destination: Destination) -> None:
+async def create(client: RawClient, destination: Destination) -> None:
     await client.request(DestinationInfo(client.connection_id, destination, 0))
 
 

@@ -24,7 +24,7 @@ def texts(messages: list[Any]) -> list[str]:
 @pytest.mark.fact("activemq-broker S1", "activemq-broker S2")
 @pytest.mark.parametrize("delay", [2000, "2000"])
 async def test_a_delayed_message_is_delivered_after_its_delay(
-    broker: Scheduling, delay: Any
+    broker: Scheduling, delay: int | str
 ) -> None:
     await broker.order("late", delay=delay)
     await broker.send("Q", "now")

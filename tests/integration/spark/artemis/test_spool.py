@@ -96,7 +96,7 @@ def test_a_batch_replays_equal_after_the_broker_was_killed(
     indirect=["broker"],
 )
 def test_what_the_spool_does_not_take_is_not_acknowledged(
-    broker: JavaBroker, tmp_path: Path, attempts: Any
+    broker: JavaBroker, tmp_path: Path, attempts: str
 ) -> None:
     """Artemis itself counts the deliveries of a message, and removes it after the last one."""
     if attempts:
@@ -211,7 +211,7 @@ def test_columns_are_those_that_our_broker_gives(broker: JavaBroker, tmp_path: P
     indirect=["broker"],
 )
 def test_a_broker_killed_in_a_batch_comes_back(
-    outage: Callable[..., tuple[int, int]], sink: Any
+    outage: Callable[..., tuple[int, int]], sink: str
 ) -> None:
     how = {"mode": "auto", "sink": sink, "shuffle": "yes"}
     assert outage(3.0, **how) == (0, 0)

@@ -39,7 +39,7 @@ def info(headers: dict[str, str], destination: Destination | None = None) -> Con
         ("selector", "a > 3", "selector", "convert_string_expressions:a > 3"),
     ],
 )
-def test_headers(header: str, value: str, field: str, expected: object) -> None:
+def test_headers(header: str, value: str, field: str, expected: bool | int | str) -> None:
     assert getattr(info({header: value}), field) == expected
 
 

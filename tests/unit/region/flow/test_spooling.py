@@ -11,6 +11,7 @@ from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import ConnectionInfo
 from pyjms_broker.api.completion import COMPLETED
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.system_usage import SystemUsage
 from pyjms_broker.store.api import StoreState
@@ -32,7 +33,7 @@ def texts(first: int, last: int) -> Any:
     return [str(n) for n in range(first, last + 1)]
 
 
-def drain(client: Client, consumer: Any, done: int = 0) -> Any:
+def drain(client: Client, consumer: Subscription, done: int = 0) -> Any:
     while done < len(client.received(consumer)):
         client.ack(consumer, done)
         done += 1

@@ -13,6 +13,7 @@ from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import AckType, TransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import NO_TRANSACTION, Position
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.cursor.memory import PAGING_RETRY_DELAY
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.system_usage import SystemUsage
@@ -39,12 +40,12 @@ def send(client: Client, first: int, last: int, **options: Any) -> None:
         client.send(Q, str(n), persistent=True, **options)
 
 
-def drain(client: Client, consumer: Any) -> Any:
+def drain(client: Client, consumer: Subscription) -> Any:
     """Acknowledge what comes, one by one, until nothing comes."""
     return drain_from(client, consumer, 0)
 
 
-def drain_from(client: Client, consumer: Any, done: Any) -> Any:
+def drain_from(client: Client, consumer: Subscription, done: Any) -> Any:
     while done < len(client.received(consumer)):
         client.ack(consumer, done)
         done += 1

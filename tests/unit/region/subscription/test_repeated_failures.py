@@ -14,7 +14,7 @@ from tests.kit.brokers.region import Broker, Client
 
 @pytest.mark.parametrize("destination", [Queue("Q"), Topic("T")])
 def test_a_failing_selector_is_logged_once(
-    broker: Any, client: Any, destination: Any, caplog: pytest.LogCaptureFixture
+    broker: Any, client: Any, destination: Queue | Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = client.consume(destination, selector="a = 1")
 
@@ -31,7 +31,7 @@ def test_a_failing_selector_is_logged_once(
 
 @pytest.mark.parametrize("destination", [Queue("Q"), Topic("T")])
 def test_removing_a_consumer_twice_counts_down_once(
-    broker: Broker, client: Client, destination: Any
+    broker: Broker, client: Client, destination: Queue | Topic
 ) -> None:
     first, _second = client.consume(destination), client.consume(destination)
     found = broker.region.add_destination(broker.region.context, destination)

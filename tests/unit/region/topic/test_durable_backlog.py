@@ -13,6 +13,7 @@ from pyjms.wire.openwire.commands import AckType, RemoveSubscriptionInfo
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import NO_TRANSACTION, SubscriptionKey
 from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.store.api import StoredSubscription
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter
 from tests.kit.values import present
@@ -32,16 +33,16 @@ def texts(first: int, last: int) -> Any:
     return [str(n) for n in range(first, last + 1)]
 
 
-def send(client: Client, first: int, last: int, topic: Any = T, **options: Any) -> None:
+def send(client: Client, first: int, last: int, topic: Topic = T, **options: Any) -> None:
     for n in range(first, last + 1):
         client.send(topic, str(n), persistent=True, **options)
 
 
-def subscribe(client: Client, topic: Any = T, **options: Any) -> Any:
+def subscribe(client: Client, topic: Topic = T, **options: Any) -> Any:
     return client.consume(topic, subscription_name="s", **options)
 
 
-def drain(client: Client, consumer: Any, done: int = 0) -> Any:
+def drain(client: Client, consumer: DurableTopicSubscription, done: int = 0) -> Any:
     while done < len(client.received(consumer)):
         client.ack(consumer, done)
         done += 1

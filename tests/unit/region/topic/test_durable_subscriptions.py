@@ -15,7 +15,7 @@ from tests.kit.values import present
 T = Topic("T")
 
 
-def subscribe(client: Client, destination: Any = T, name: str = "s", **options: Any) -> Any:
+def subscribe(client: Client, destination: Topic = T, name: str = "s", **options: Any) -> Any:
     return client.consume(destination, subscription_name=name, **options)
 
 
@@ -207,7 +207,7 @@ def test_a_removal_names_the_client_id_and_not_the_connections(broker: Broker) -
     """Whoever may connect may remove what no consumer uses, as in ActiveMQ 5.17."""
     owner, other = broker.client("owner"), broker.client("other")
 
-    def remove(client_id: Any) -> None:
+    def remove(client_id: str | None) -> None:
         info = RemoveSubscriptionInfo(other.context.connection_id, "s", client_id)
         broker.region.remove_subscription(other.context, info)
 

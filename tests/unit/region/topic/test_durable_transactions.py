@@ -37,12 +37,12 @@ class SlowCommits:
 
 
 def subscribe(
-    client: Client, prefetch: int = 1000, topic: Any = T, name: str = "s", **options: Any
+    client: Client, prefetch: int = 1000, topic: Topic = T, name: str = "s", **options: Any
 ) -> Any:
     return client.consume(topic, prefetch, subscription_name=name, **options)
 
 
-def send(client: Client, *texts: Any, topic: Any = T, **options: Any) -> None:
+def send(client: Client, *texts: Any, topic: Topic = T, **options: Any) -> None:
     for text in texts:
         client.send(topic, text, persistent=True, **options)
 

@@ -10,6 +10,7 @@ import pytest
 from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, ConsumerId, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import decode_map
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.recovery import (
     FixedCountSubscriptionRecoveryPolicy,
@@ -30,12 +31,12 @@ def keeping(policy: Any, **attributes: Any) -> PolicyEntry:
     return PolicyEntry(subscription_recovery_policy=policy, **attributes)
 
 
-def send_all(client: Client, texts: Any, topic: Any = T, **options: Any) -> None:
+def send_all(client: Client, texts: Any, topic: Topic = T, **options: Any) -> None:
     for text in texts:
         client.send(topic, text, **options)
 
 
-def recovered(client: Client, topic: Any = T, **options: Any) -> Any:
+def recovered(client: Client, topic: Topic = T, **options: Any) -> Any:
     return client.received(client.consume(topic, **{"retroactive": True, **options}))
 
 
@@ -234,7 +235,7 @@ def retained(client: Client, text: str, content: bytes = b"body", value: object 
     client.send(T, text, message=message)
 
 
-def properties(client: Client, consumer: Any) -> Any:
+def properties(client: Client, consumer: Subscription) -> Any:
     return [
         dict(decode_map(present(present(dispatch.message).marshalled_properties)))
         for dispatch in client.dispatches_of(consumer)

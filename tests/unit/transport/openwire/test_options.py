@@ -46,7 +46,7 @@ def test_tcp_options(query: str, attribute: str, value: object) -> None:
         ("keepAliveResponseRequired=true", "keep_alive_response_required", True),
     ],
 )
-def test_openwire_options(query: str, attribute: str, value: object) -> None:
+def test_openwire_options(query: str, attribute: str, value: int | bool) -> None:
     assert getattr(client(query)[1], attribute) == value
 
 
