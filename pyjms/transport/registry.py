@@ -77,9 +77,12 @@ _COMPOSITE: dict[str, str] = {
 _registered: dict[str, TransportFactory] = {}
 
 
-def register(scheme: str, factory: TransportFactory) -> None:
-    """Use `factory` for `scheme` in this process, instead of any other."""
-    _registered[scheme] = factory
+def register(scheme: str, factory: TransportFactory | None) -> None:
+    """Use `factory` for `scheme` in this process, instead of any other; None: no longer."""
+    if factory is None:
+        _registered.pop(scheme, None)
+    else:
+        _registered[scheme] = factory
 
 
 def create_transport(uri: TransportURI | str) -> RequestTransport:

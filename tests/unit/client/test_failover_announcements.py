@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -28,11 +28,13 @@ OTHERS = ("vm", "mock", "discovery", "static", "installed")
 
 
 @pytest.fixture
-def network(brokers: FakeBrokers, clock: VirtualClock) -> FakeBrokers:
+def network(brokers: FakeBrokers, clock: VirtualClock) -> Iterator[FakeBrokers]:
     """Brokers in the test for every scheme."""
     for scheme in (*NETWORK, *OTHERS):
         registry.register(scheme, brokers.transport)
-    return brokers
+    yield brokers
+    for scheme in (*NETWORK, *OTHERS):
+        registry.register(scheme, None)
 
 
 @asynccontextmanager
