@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         ObjectMessage as ObjectMessage, StreamMessage as StreamMessage,
         TextMessage as TextMessage,
     )
-    from pyjms.listener.annotation import (
+    from pyjms.listener.decorators import (
         Header as Header, Headers as Headers, Payload as Payload, idempotent as idempotent,
         jms_listener as jms_listener, jms_scheduled as jms_scheduled, send_to as send_to,
     )

@@ -27,7 +27,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pyjms.app.application import JmsApplication
 from pyjms.jms.destination import Destination, Queue, Topic, parse_destination
 from pyjms.jms.message import Message
-from pyjms.listener.annotation import Header, send_to_destination
+from pyjms.listener.decorators import Header, send_to_destination
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
 from pyjms.listener.handler import HandlerListener
 from pyjms.settings import ActiveMQSettings

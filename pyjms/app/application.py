@@ -22,8 +22,8 @@ from pyjms.app.lifecycle import Hook, run_shutdown, run_startup
 from pyjms.errors import IllegalStateException, InvalidClientIDException
 from pyjms.jms.api import ConnectionFactory
 from pyjms.jms.destination import Destination
-from pyjms.listener.annotation import ListenerOptions
 from pyjms.listener.container import AbstractMessageListenerContainer
+from pyjms.listener.decorators import ListenerOptions
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.properties import ErrorHandler
 from pyjms.listener.registry import JmsListenerEndpointRegistry
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyjms.app.container import ApplicationContainer
     from pyjms.app.interceptors import ApplicationInterceptors
     from pyjms.app.wiring import Wiring
-    from pyjms.observability.asgi import ASGIApp, ControlApp, HealthApp
+    from pyjms.observability.http_endpoints import ASGIApp, ControlApp, HealthApp
     from pyjms.settings.model import HealthSettings, PyjmsSettings
     from pyjms.sync.template import JmsTemplate as BlockingTemplate
     from pyjms.template.scheduler import JmsScheduler
@@ -124,7 +124,7 @@ class Observation:
 
     def app(self) -> HealthApp:
         """Return an ASGI application that serves health checks, and /metrics if enabled."""
-        from pyjms.observability.asgi import HealthApp  # noqa: PLC0415 - few serve it
+        from pyjms.observability.http_endpoints import HealthApp  # noqa: PLC0415 - few serve it
 
         return HealthApp(self.health, self._interceptors.metrics, self.probe)
 
@@ -132,7 +132,7 @@ class Observation:
         token = self._settings.control_token
         if token is None:
             return self.app()
-        from pyjms.observability.asgi import ControlApp, with_control  # noqa: PLC0415 - as above
+        from pyjms.observability.http_endpoints import ControlApp, with_control  # noqa: PLC0415 - as above
 
         return with_control(self.app(), ControlApp(self._registry, token.get_secret_value()))
 
@@ -324,10 +324,10 @@ class JmsApplication:
     def control_app(self, token: str | None = None) -> ControlApp:
         """Return an ASGI application that lists, pauses, resumes and scales listeners.
 
-        See `pyjms.observability.asgi` for its paths. Mount it where only operators have access;
-        with a `token`, each request must contain it (Authorization: Bearer TOKEN).
+        See `pyjms.observability.http_endpoints` for its paths. Mount it where only operators have
+        access; with a `token`, each request must contain it (Authorization: Bearer TOKEN).
         """
-        from pyjms.observability.asgi import ControlApp  # noqa: PLC0415 - few have one
+        from pyjms.observability.http_endpoints import ControlApp  # noqa: PLC0415 - few have one
 
         return ControlApp(self.registry, token)
 

@@ -21,9 +21,9 @@ from pyjms.configuration.placeholders import UnknownPlaceholder
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException, nearest_name
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
-from pyjms.listener.annotation import JmsListenerMark
 from pyjms.listener.call_limits import check_call_limits
 from pyjms.listener.concurrency import invalid_concurrency, parse_concurrency
+from pyjms.listener.decorators import JmsListenerMark
 from pyjms.listener.endpoint import (
     JmsListenerEndpoint,
     SimpleJmsListenerContainerFactory,

@@ -32,7 +32,7 @@ from pyjms.template.template import JmsTemplate
 
 if TYPE_CHECKING:
     from pyjms.app.objects import ApplicationObjects
-    from pyjms.observability.asgi import Exposition
+    from pyjms.observability.http_endpoints import Exposition
 
 GROUP: Final = "pyjms.interceptors"
 

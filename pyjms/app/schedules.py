@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from pyjms.errors import ConfigurationException, JMSException, UnsupportedOperationException
-from pyjms.listener.annotation import NEVER, Schedule
 from pyjms.listener.container import AbstractMessageListenerContainer
+from pyjms.listener.decorators import NEVER, Schedule
 from pyjms.listener.outages import Outages, is_connection_failure
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn

@@ -37,7 +37,7 @@ from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, Session
 from pyjms.jms.destination import Destination
-from pyjms.listener import annotation
+from pyjms.listener import decorators
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
@@ -97,10 +97,10 @@ class ProvidedInstance:
 
 def marked_handlers(
     targets: Iterable[object],
-) -> Iterator[tuple[Callable[..., Any], annotation.JmsListenerMark]]:
+) -> Iterator[tuple[Callable[..., Any], decorators.JmsListenerMark]]:
     """Yield each handler with each of its listener marks."""
     for function in functions(targets):
-        for mark in annotation.listener_marks(function):
+        for mark in decorators.listener_marks(function):
             yield function, mark
 
 
@@ -166,7 +166,7 @@ def _is_instance(target: object, kind: type) -> bool:
 
 def is_work(function: object) -> bool:
     """Return whether a function is a handler, a hook or a configurer."""
-    return _is_marked(function) or annotation.configurer_order(function) is not None
+    return _is_marked(function) or decorators.configurer_order(function) is not None
 
 
 def nothing_to_run(targets: Iterable[object]) -> ConfigurationException:
@@ -212,7 +212,7 @@ def _is_marked_class(kind: type, known: Container[object]) -> bool:
 
 
 def _is_marked(function: object) -> bool:
-    return bool(annotation.listener_marks(function)) or hook_kind(function) is not None
+    return bool(decorators.listener_marks(function)) or hook_kind(function) is not None
 
 
 def _instance_of(module: ModuleType, kind: type) -> str:
@@ -349,7 +349,7 @@ def configured_registrar(
 ) -> JmsListenerEndpointRegistrar:
     """Return a registrar after all configurers among the targets were called with it."""
     registrar = JmsListenerEndpointRegistrar()
-    found = [(annotation.configurer_order(function), function) for function in functions(targets)]
+    found = [(decorators.configurer_order(function), function) for function in functions(targets)]
     for _, function in sorted(
         ((order, each) for order, each in found if order is not None), key=lambda pair: pair[0]
     ):
@@ -607,7 +607,7 @@ class Wiring:
     def _endpoint(
         self,
         handler: Callable[..., Any],
-        mark: annotation.JmsListenerMark,
+        mark: decorators.JmsListenerMark,
         found: checks.HandlerProblems,
     ) -> JmsListenerEndpoint | None:
         """Return a handler's endpoint; None if its texts cannot be resolved."""
@@ -619,7 +619,7 @@ class Wiring:
         with found.caught():
             _refuse_replies(handler, size)
         with found.caught():
-            reply_destination = annotation.send_to_destination(handler)
+            reply_destination = decorators.send_to_destination(handler)
             if reply_destination is not None:
                 checks.check_reply_destination(resolve(reply_destination), handler)
         texts = found.resolve_texts(mark, resolve)
@@ -674,14 +674,14 @@ class Wiring:
         self,
         handler: Callable[..., object],
         *destinations: str | Destination,
-        **options: Unpack[annotation.ListenerOptions],
+        **options: Unpack[decorators.ListenerOptions],
     ) -> AbstractMessageListenerContainer:
         """Add a listener for a handler as if it had a mark with these arguments, and start it."""
         problems = Problems()
         found = checks.HandlerProblems(handler, problems, is_partial=False)
         endpoint = None
         with found.caught():
-            endpoint = self._endpoint(handler, annotation.mark_of(*destinations, **options), found)
+            endpoint = self._endpoint(handler, decorators.mark_of(*destinations, **options), found)
         problems.raise_all()
         assert endpoint is not None
         registry: JmsListenerEndpointRegistry = self.objects.listener_registry()
@@ -691,7 +691,7 @@ class Wiring:
         self, endpoint: MethodJmsListenerEndpoint, container: AbstractMessageListenerContainer
     ) -> Callable[..., Any]:
         converter = container.message_converter or self.objects.message_converter()
-        destination = annotation.send_to_destination(endpoint.handler)
+        destination = decorators.send_to_destination(endpoint.handler)
         replies = ReplySender(
             converter,
             default_destination=(
@@ -734,7 +734,7 @@ class Wiring:
             "resolvers": self.registrar.argument_resolvers,
             "fields": fields,
         }
-        mark = annotation.idempotent_mark(handler)
+        mark = decorators.idempotent_mark(handler)
         if size is not None:
             if mark is not None:
                 raise ConfigurationException(
@@ -766,7 +766,7 @@ class Wiring:
         return DefaultMessageConverter() if self._is_partial else self.objects.message_converter()
 
 
-def _batch_size(mark: annotation.JmsListenerMark, settings: PyjmsSettings) -> int | None:
+def _batch_size(mark: decorators.JmsListenerMark, settings: PyjmsSettings) -> int | None:
     """Return the batch size of a listener, from YAML or its mark; None: it is not set."""
     with suppress(ConfigurationException):  # reported with the mark's other texts
         own = settings.listeners.get(settings.resolve_placeholders(mark.id or ""))
@@ -777,7 +777,7 @@ def _batch_size(mark: annotation.JmsListenerMark, settings: PyjmsSettings) -> in
 
 def _refuse_replies(handler: Callable[..., Any], batch_size: int | None) -> None:
     """Refuse `@send_to` on a batch handler."""
-    if batch_size is not None and annotation.send_to_destination(handler) is not None:
+    if batch_size is not None and decorators.send_to_destination(handler) is not None:
         raise ConfigurationException(
             f"Handler {checks.handler_name(handler)}: a batch handler has no reply, so @send_to "
             "has no effect",

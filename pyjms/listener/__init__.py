@@ -13,7 +13,7 @@ from pyjms.runtime.forwarding import lazily
 # fmt: off
 # isort: off
 if TYPE_CHECKING:
-    from pyjms.listener.annotation import (
+    from pyjms.listener.decorators import (
         PayloadField as PayloadField, jms_listener_configurer as jms_listener_configurer,
     )
     from pyjms.listener.endpoint import (

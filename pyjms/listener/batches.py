@@ -46,7 +46,7 @@ from pyjms.errors import ConfigurationException, PoisonMessageException, Unreada
 from pyjms.jms.api import MessageConsumer, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, parse_destination
 from pyjms.jms.message import Message
-from pyjms.listener.annotation import MISSING, Header, Headers, PayloadField
+from pyjms.listener.decorators import MISSING, Header, Headers, PayloadField
 from pyjms.listener.handler import (
     HandlerListener,
     HandlerParameter,
@@ -60,7 +60,7 @@ from pyjms.template.interceptors import HandlerInvocation
 
 if TYPE_CHECKING:
     from pyjms.listener.delivery import Delivery, Retries
-    from pyjms.listener.invoker_pool import AsyncMessageListenerInvoker
+    from pyjms.listener.invoker import AsyncMessageListenerInvoker
 
 logger: Final = get_logger(__name__)
 

@@ -17,8 +17,8 @@ from pyjms.client.options import RedeliveryPolicy
 from pyjms.connection.caching import SingleConnectionFactory
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import ConnectionFactory, check_factory
-from pyjms.listener.annotation import JmsListenerMark, Schedule
 from pyjms.listener.container import AbstractMessageListenerContainer
+from pyjms.listener.decorators import JmsListenerMark, Schedule
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.listener.properties import (
     BatchFallback,

@@ -68,8 +68,8 @@ from pyjms.errors import (
 )
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
-from pyjms.listener.annotation import MISSING, Header, Headers, Payload, PayloadField
 from pyjms.listener.call_limits import CallTimeout
+from pyjms.listener.decorators import MISSING, Header, Headers, Payload, PayloadField
 from pyjms.listener.error_handling import called_exit
 from pyjms.listener.reply import ReplySender
 from pyjms.support.converter import MessageConverter

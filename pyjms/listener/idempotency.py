@@ -27,7 +27,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.api import Session, Synchronization
 from pyjms.jms.message import Message
-from pyjms.listener.annotation import IdempotentMark
+from pyjms.listener.decorators import IdempotentMark
 from pyjms.listener.handler import HandlerListener, HandlerParameter
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.distribution import entry_points

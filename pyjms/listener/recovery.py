@@ -61,7 +61,7 @@ from pyjms.template.resources import close_quietly
 
 if TYPE_CHECKING:
     from pyjms.listener.container import LifeCycle, StartOutcome
-    from pyjms.listener.invoker_pool import AsyncMessageListenerInvoker
+    from pyjms.listener.invoker import AsyncMessageListenerInvoker
 
 logger: Final = get_logger(__name__)
 

@@ -18,7 +18,7 @@ import anyio
 
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
-from pyjms.listener.annotation import JmsListenerMark, ListenerOptions, mark_of
+from pyjms.listener.decorators import JmsListenerMark, ListenerOptions, mark_of
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.handler import ArgumentResolver
 from pyjms.listener.properties import PHASE_LAST

@@ -38,7 +38,7 @@ NOT_IN_A_RUN = """
 
     pyjms.app.container pyjms.app.resources pyjms.asyncapi pyjms.cli.message_commands pyjms.cli.pipeline pyjms.cli.replay
     pyjms.cli.supervisor pyjms.configuration.encryption pyjms.configuration.yaml_writer
-    pyjms.connection.pool pyjms.observability.asgi pyjms.observability.tracing pyjms.outbox
+    pyjms.connection.pool pyjms.observability.http_endpoints pyjms.observability.tracing pyjms.outbox
     pyjms.settings.spring pyjms.spark pyjms.sync pyjms.testing pyjms.transport.failover
     pyjms.wire.kahadb pyjms.wire.stomp pyjms_broker
 """.split()  # noqa: SIM905 - to be read

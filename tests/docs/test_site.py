@@ -40,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.nightly
 def test_the_site_describes_the_public_names(tmp_path: Path) -> None:
     listeners = (built(tmp_path) / "reference" / "api" / "listeners.html").read_text("utf-8")
-    assert 'id="pyjms.listener.annotation.jms_listener"' in listeners
+    assert 'id="pyjms.listener.decorators.jms_listener"' in listeners
 
 
 def test_every_page_is_in_the_navigation() -> None:

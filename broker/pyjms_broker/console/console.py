@@ -34,7 +34,7 @@ from pyjms_broker.console.chart import bytes_text, rate_text
 from pyjms_broker.console.model.clients import ConnectionRates
 from pyjms_broker.console.model.messages import time_text
 from pyjms_broker.console.model.warnings import Group, Mutes, find_warnings
-from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management import view_attributes as attributes
 from pyjms_broker.management.causes import time_text as age_text
 from pyjms_broker.management.dead_letters import Retry
 from pyjms_broker.management.errors import InvalidArgumentException

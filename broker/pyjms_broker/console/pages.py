@@ -39,12 +39,12 @@ from pyjms_broker.console.model import clients as client_model
 from pyjms_broker.console.model import destinations as destination_model
 from pyjms_broker.console.model import messages, settings
 from pyjms_broker.console.model.overview import Found, kept_segments, search
-from pyjms_broker.management.attribute_table import QUEUE
 from pyjms_broker.management.dead_letters import groups_of
 from pyjms_broker.management.diagnosis import diagnose, diagnose_destination, diagnose_message
 from pyjms_broker.management.errors import InstanceNotFoundException
 from pyjms_broker.management.host import totals
 from pyjms_broker.management.model import View
+from pyjms_broker.management.view_attributes import QUEUE
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from pyjms_broker.api.completion import Completion, wait_for
-from pyjms_broker.management import attribute_table
+from pyjms_broker.management import view_attributes
 from pyjms_broker.management.errors import (
     AttributeNotFoundException,
     InvalidArgumentException,
@@ -95,14 +95,14 @@ def _map(value: object) -> object:
 
 
 _READERS: Final[dict[str, Callable[[object], object]]] = {
-    attribute_table.STRING: _text,
-    attribute_table.BOOLEAN: _boolean,
-    attribute_table.BYTE: _integer(8),
-    attribute_table.INT: _integer(32),
-    attribute_table.LONG: _integer(64),
-    attribute_table.FLOAT: _number,
-    attribute_table.DOUBLE: _number,
-    attribute_table.MAP: _map,
+    view_attributes.STRING: _text,
+    view_attributes.BOOLEAN: _boolean,
+    view_attributes.BYTE: _integer(8),
+    view_attributes.INT: _integer(32),
+    view_attributes.LONG: _integer(64),
+    view_attributes.FLOAT: _number,
+    view_attributes.DOUBLE: _number,
+    view_attributes.MAP: _map,
 }
 
 
@@ -135,12 +135,12 @@ class Operation(Generic[T]):
 
 
 _JAVA: Final = {
-    "String": attribute_table.STRING,
-    "Map": attribute_table.MAP,
+    "String": view_attributes.STRING,
+    "Map": view_attributes.MAP,
     "List": "java.util.List",
-    "ObjectName": attribute_table.OBJECT_NAME,
-    "ObjectName[]": attribute_table.OBJECT_NAMES,
-    "TabularData": attribute_table.ROWS,
+    "ObjectName": view_attributes.OBJECT_NAME,
+    "ObjectName[]": view_attributes.OBJECT_NAMES,
+    "TabularData": view_attributes.ROWS,
     "CompositeData": "javax.management.openmbean.CompositeData",
     "CompositeData[]": "[Ljavax.management.openmbean.CompositeData;",
 }
@@ -182,7 +182,7 @@ class ViewKind(Generic[T]):
 
     java_class: str
     description: str
-    attributes: attribute_table.Table
+    attributes: view_attributes.Table
     readers: Readers[T]
     writers: Writers[T]
     operations: Mapping[str, Sequence[Operation[T]]]
@@ -191,7 +191,7 @@ class ViewKind(Generic[T]):
 def view_kind(
     java_class: str,
     description: str,
-    attributes: attribute_table.Table,
+    attributes: view_attributes.Table,
     readers: Readers[T],
     operations: Operations = MappingProxyType({}),
     writers: Writers[T] = MappingProxyType({}),
@@ -215,7 +215,7 @@ def view_kind(
     return ViewKind(java_class, description, attributes, found, writers, by_name)
 
 
-def _reader(attribute: attribute_table.Attribute) -> Callable[[Any], object]:
+def _reader(attribute: view_attributes.Attribute) -> Callable[[Any], object]:
     if attribute.always is not None:
         return lambda _: attribute.always
     assert attribute.path, "an attribute without a path has a function"

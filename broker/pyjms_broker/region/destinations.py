@@ -4,8 +4,7 @@ Subscriptions to patterns and composites attach to existing destinations and to 
 
 A sweep removes unused destinations if their policies require it. It marks destinations without
 consumers, producers and messages, and removes those that an earlier sweep marked at least
-`inactive_timeout_before_gc` ago and that nobody has used since. A scan for expired messages has one
-background task per period.
+`inactive_timeout_before_gc` ago and that nobody has used since.
 
 (ActiveMQ AbstractRegion, RegionBroker.purgeInactiveDestinations; activemq-broker D3, D5, D7, D11,
 Q32, T24)
@@ -13,7 +12,7 @@ Q32, T24)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.errors import (
@@ -376,73 +375,6 @@ def _is_active(found: BaseDestination) -> bool:
     return not found.policy.gc_with_network_consumers or not all(
         subscription.info.network_subscription for subscription in found.consumers
     )
-
-
-class ExpiryScanner:
-    """Calls `expire_messages` of each destination every `expire_messages_period` of its policy.
-
-    Scans are skipped while the store is not `ready()`: the disk may be full, and dead letters
-    would accumulate in memory.
-    """
-
-    def __init__(self, ready: Callable[[], bool]) -> None:
-        self._ready = ready
-        self._by_period: dict[float, dict[BaseDestination, None]] = {}
-        self._tasks: dict[float, _wakeup.BackgroundTask] = {}
-        self._is_running = False
-
-    def add(self, destination: BaseDestination) -> None:
-        """Scan a destination from now on, if its policy has a period."""
-        period = destination.policy.expire_messages_period
-        if period <= 0 or destination.is_advisory:
-            return
-        self._by_period.setdefault(period, {})[destination] = None
-        if self._is_running:
-            self._start_task(period)
-
-    def remove(self, destination: BaseDestination) -> None:
-        """Stop scanning a destination; with a period's last destination, its task ends."""
-        period = destination.policy.expire_messages_period
-        others = self._by_period.get(period, {})
-        others.pop(destination, None)
-        if not others:
-            self._by_period.pop(period, None)
-            task = self._tasks.pop(period, None)
-            if task is not None:
-                task.cancel()
-
-    def start(self) -> None:
-        """Start the tasks, on the broker's event loop."""
-        self._is_running = True
-        for period in self._by_period:
-            self._start_task(period)
-
-    async def stop(self) -> None:
-        """Cancel all tasks and wait for them."""
-        self._is_running = False
-        tasks, self._tasks = self._tasks, {}
-        await _wakeup.end_tasks(*tasks.values())
-
-    def _start_task(self, period: float) -> None:
-        if period not in self._tasks:
-            self._tasks[period] = _wakeup.spawn(
-                self._scan_periodically, period, name=f"expiry scan every {period} s"
-            )
-
-    async def _scan_periodically(self, period: float) -> None:
-        while True:
-            await _clock.sleep(period)
-            slices = Slices()
-            for destination in tuple(self._by_period.get(period, ())):
-                if not self._ready():
-                    break
-                if destination.disposed:
-                    continue
-                try:
-                    destination.expire_messages()
-                except Exception:
-                    logger.exception("The expiry scan of %s failed", destination)
-                await slices.after_item()
 
 
 def make_destination(

@@ -63,11 +63,11 @@ from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.dead_letters import send_to_dead_letter_queue
 from pyjms_broker.region.destinations import (
     DestinationTable,
-    ExpiryScanner,
     InactiveDestinations,
     make_destination,
 )
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
+from pyjms_broker.region.expiry import ExpiryScanner
 from pyjms_broker.region.flow_control import abort_blocked_sends
 from pyjms_broker.region.memory_relief import Holder, MemoryRelief
 from pyjms_broker.region.queue import Queue

@@ -27,7 +27,7 @@ from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.management import Management
-from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management import view_attributes as attributes
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.model import Action, Entry, ViewKind, part, view_kind
 from pyjms_broker.policy.entry import PolicyEntry, PolicyMap

@@ -23,10 +23,10 @@ from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
 from pyjms_broker.connector.openwire.throwables import java_name
 from pyjms_broker.management import errors
-from pyjms_broker.management.attribute_table import ROWS
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import Operation, View, ViewKind
 from pyjms_broker.management.object_name import ObjectName
+from pyjms_broker.management.view_attributes import ROWS
 from pyjms_broker.web.context import WebContext, client_address
 from pyjms_broker.web.gate import check_origin, check_page_is_known
 from pyjms_broker.web.user import Access

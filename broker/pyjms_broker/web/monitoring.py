@@ -29,10 +29,10 @@ from pyjms.runtime import machine
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
-from pyjms_broker.management.attribute_table import BROKER, DESTINATION, OLDEST, Metric, Table
 from pyjms_broker.management.host import DOMAIN
 from pyjms_broker.management.management import Management
 from pyjms_broker.management.model import View
+from pyjms_broker.management.view_attributes import BROKER, DESTINATION, OLDEST, Metric, Table
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
 from pyjms_broker.web.context import WebContext
 from pyjms_broker.web.errors import WebError

@@ -32,7 +32,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.message import TextMessage
 from pyjms.listener import MessageListenerAdapter
-from pyjms.listener.annotation import ListenerOptions
+from pyjms.listener.decorators import ListenerOptions
 from pyjms.testing.app import JmsTestApp
 from pyjms.testing.clock import VirtualClock
 from tests.kit.clients.queues import embedded

@@ -30,7 +30,7 @@ from pyjms import (
 from pyjms.aio import Session as JmsSession
 from pyjms.listener import IdempotencyStore, MemoryIdempotencyStore
 from pyjms.listener import idempotency as calls
-from pyjms.listener.annotation import idempotent_mark
+from pyjms.listener.decorators import idempotent_mark
 from pyjms.listener.idempotency import AsyncIdempotencyStore, Claim
 from pyjms.outbox import AsyncSqlIdempotencyStore, SqlIdempotencyStore, metadata
 from pyjms.outbox.tables import INBOX

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from httpx import AsyncClient
 
-from pyjms_broker.management.attribute_table import BROKER, DESTINATION
+from pyjms_broker.management.view_attributes import BROKER, DESTINATION
 from pyjms_broker.service import BrokerService
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 from pyjms_broker.web import WebConfiguration

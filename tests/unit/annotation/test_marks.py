@@ -18,7 +18,7 @@ from pyjms import (
     send_to,
 )
 from pyjms.app.lifecycle import hook_kind
-from pyjms.listener.annotation import MISSING, Header, listener_marks, send_to_destination
+from pyjms.listener.decorators import MISSING, Header, listener_marks, send_to_destination
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 

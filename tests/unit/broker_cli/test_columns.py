@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pyjms_broker.management import attribute_table as attributes
-from pyjms_broker.management.attribute_table import DESTINATION, DSTAT, Table
+from pyjms_broker.management import view_attributes as attributes
+from pyjms_broker.management.view_attributes import DESTINATION, DSTAT, Table
 
 PROGRAM = """
 import sys
-import pyjms_broker.cli.main, pyjms_broker.management.attribute_table
+import pyjms_broker.cli.main, pyjms_broker.management.view_attributes
 print(*(name for name in sys.modules if name.startswith("pyjms_broker.")))
 """
 TABLES: dict[str, Table] = {

@@ -29,7 +29,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.destination import DestinationFilter
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.destinations import ExpiryScanner
+from pyjms_broker.region.expiry import ExpiryScanner
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.region.system_usage import DestinationLimits
 from pyjms_broker.store.memory import MemoryPersistenceAdapter

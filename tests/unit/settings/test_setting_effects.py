@@ -26,7 +26,7 @@ from pyjms import (
     load_settings,
 )
 from pyjms.errors import ConfigurationException
-from pyjms.listener.annotation import Schedule
+from pyjms.listener.decorators import Schedule
 from pyjms.listener.endpoint import JmsListenerEndpoint, SimpleJmsListenerEndpoint
 from pyjms.settings import ActiveMQSettings
 from pyjms.settings.listeners import ListenerOverride

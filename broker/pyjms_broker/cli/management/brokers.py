@@ -433,7 +433,7 @@ def dstat(
 
     Advisory topics are not listed.
     """
-    from pyjms_broker.management.attribute_table import DSTAT
+    from pyjms_broker.management.view_attributes import DSTAT
 
     columns = [name for name in DSTAT if name != "InFlightCount" or kind is Kind.QUEUES]
     rows = [

@@ -17,7 +17,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import ADVISORY_PREFIX
 from pyjms.runtime import clock as _clock
 from pyjms_broker.cli.management.client import Attributes, JolokiaClient, brokers, number, pattern
-from pyjms_broker.management import attribute_table
+from pyjms_broker.management import view_attributes
 from pyjms_broker.management.object_name import ObjectName
 
 Row: TypeAlias = Mapping[str, Any]
@@ -29,23 +29,23 @@ DEQUEUE_RATE: Final = "dequeue_rate"
 """Messages per second since the previous sample; None in the first."""
 
 
-def _titles(table: attribute_table.Table, *names: str) -> tuple[tuple[str, str], ...]:
+def _titles(table: view_attributes.Table, *names: str) -> tuple[tuple[str, str], ...]:
     return tuple((table[name].label, name) for name in names)
 
 
 COLUMNS: Final = (
-    *_titles(attribute_table.DESTINATION, "Name"),
+    *_titles(view_attributes.DESTINATION, "Name"),
     ("Type", _KIND),
     *_titles(
-        attribute_table.DESTINATION, "QueueSize", "InFlightCount", "ConsumerCount", "ProducerCount"
+        view_attributes.DESTINATION, "QueueSize", "InFlightCount", "ConsumerCount", "ProducerCount"
     ),
     ("In/s", ENQUEUE_RATE),
     ("Out/s", DEQUEUE_RATE),
-    *_titles(attribute_table.DESTINATION, "EnqueueCount", "DequeueCount", "MemoryPercentUsage"),
+    *_titles(view_attributes.DESTINATION, "EnqueueCount", "DequeueCount", "MemoryPercentUsage"),
 )
 """The titles of the columns, with the values of a row that they show."""
 CONSUMER_COLUMNS: Final = _titles(
-    attribute_table.SUBSCRIPTION,
+    view_attributes.SUBSCRIPTION,
     *("ClientId", "DispatchedQueueSize", "PendingQueueSize", "PrefetchSize", "DequeueCounter"),
     *("SlowConsumer", "Selector"),
 )
@@ -97,7 +97,7 @@ class Sampler:
         return Sample(broker, rows, tuple(consumers))
 
     def _destinations(self, broker: str, seconds: float | None) -> Iterator[Row]:
-        names = [name for _, name in COLUMNS if name in attribute_table.DESTINATION]
+        names = [name for _, name in COLUMNS if name in view_attributes.DESTINATION]
         for kind in ("Queue", "Topic"):
             wanted = pattern(brokerName=broker, destinationType=kind, destinationName="*")
             for view, values in self._client.read_all(wanted, *names).items():
@@ -174,9 +174,9 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def _consumer_cell(values: Attributes, title: str, name: str) -> str:
-    if attribute_table.SUBSCRIPTION[name].type == attribute_table.BOOLEAN:
+    if view_attributes.SUBSCRIPTION[name].type == view_attributes.BOOLEAN:
         return title.lower() if values.get(name) else ""
-    if attribute_table.SUBSCRIPTION[name].type == attribute_table.STRING:
+    if view_attributes.SUBSCRIPTION[name].type == view_attributes.STRING:
         return cell_text(values.get(name) or "")
     return cell_text(number(values, name))
 

@@ -29,8 +29,8 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.names import check_access
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management import host as hosts
+from pyjms_broker.management import view_attributes as attributes
 from pyjms_broker.management.diagnosis import diagnose
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.messages import browse

@@ -18,7 +18,7 @@ from pyjms_broker.api.context import ClientLink, ProducerExchange
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.connector.openwire.client_resources import ConnectionState, SessionState
 from pyjms_broker.connector.openwire.connection import BrokerConnection
-from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management import view_attributes as attributes
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.model import Action, Entry, ViewKind, part, view_kind
 from pyjms_broker.management.object_name import ObjectName

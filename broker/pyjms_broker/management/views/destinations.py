@@ -13,8 +13,8 @@ from pyjms_broker.api.completion import wait_for
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.statistics import DestinationStatistics
 from pyjms_broker.api.usage import MemoryUsage
-from pyjms_broker.management import attribute_table as attributes
 from pyjms_broker.management import messages
+from pyjms_broker.management import view_attributes as attributes
 from pyjms_broker.management.dead_letters import Retry, groups_of, of_reason
 from pyjms_broker.management.diagnosis import diagnose_destination
 from pyjms_broker.management.errors import InvalidArgumentException

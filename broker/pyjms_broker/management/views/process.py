@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import machine
 from pyjms.runtime.machine import ProcessMeter
-from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management import view_attributes as attributes
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.model import Entry, ViewKind, view_kind
 from pyjms_broker.management.object_name import ObjectName

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from pyjms.wire.openwire.commands import XATransactionId
-from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management import view_attributes as attributes
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.model import Action, Entry, ViewKind, part, view_kind

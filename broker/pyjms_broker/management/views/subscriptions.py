@@ -18,7 +18,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.management import attribute_table as attributes
+from pyjms_broker.management import view_attributes as attributes
 from pyjms_broker.management.diagnosis import diagnose_consumer
 from pyjms_broker.management.host import Managed, ManagementContext
 from pyjms_broker.management.messages import as_item, browse_limit
