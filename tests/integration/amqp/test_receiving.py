@@ -115,6 +115,21 @@ async def test_drain_sends_what_there_is(amqp: AmqpBroker, count: int) -> None:
 
 
 @pytest.mark.fact("amqp-connector A86")
+async def test_a_drain_gets_what_the_client_has_just_sent(amqp: AmqpBroker) -> None:
+    client = await amqp.client()
+    sender, receiver = await client.sender("queue://a"), await client.receiver("queue://a")
+    transfers = [
+        Frame(0, Transfer(sender.handle, number, b"t", 0, True), encode_message(text(number)))
+        for number in range(3)
+    ]
+    drain = Flow(1, 100, 0, 100, receiver.handle, 0, 5, drain=True)
+    await client.send_items(*transfers, Frame(0, drain))
+    assert [each.body for each in await receiver.messages(3)] == [0, 1, 2]
+    flow = await client.receive(Flow)
+    assert (flow.drain, flow.delivery_count, flow.link_credit) == (True, 5, 0)
+
+
+@pytest.mark.fact("amqp-connector A86")
 async def test_a_drain_waits_until_the_client_reads(amqp: AmqpBroker) -> None:
     count, long = 150, b"x" * 100_000
     async with amqp.jms() as session:

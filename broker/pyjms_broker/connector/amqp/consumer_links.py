@@ -395,6 +395,8 @@ class ConsumerLink:
         wanted = link.credit
         self._is_drained = False
         self.offer_credit()
+        if link.drain:
+            self._session.send_together()  # messages that the client has sent before
         if link.drain and (link.credit or not wanted):
             self._finish_drain()
 

@@ -251,6 +251,7 @@ def to_payload(dispatch: MessageDispatch, message: ActiveMQMessage) -> Outgoing:
         and message.content
         and message.TYPE in _SHAPED
         and _RARE(message) == _USUAL
+        and len(message.marshalled_properties or b"") <= LONGEST_LATEST  # some are not shown
         and not (dispatch.redelivery_counter > 0 or properties.message_format)
     ):
         _keep_shape(_shape_key(message, destination), mapped, properties)

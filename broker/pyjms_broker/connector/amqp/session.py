@@ -255,7 +255,7 @@ class AmqpSession(ClientSession[Item]):
             if not taken and frames:  # a run that has failed may have been the rest
                 self.on_command(frames.popleft())
         self.limit_unread()
-        self._send_together()
+        self.send_together()
         if self.held_links:
             self.release_links()
 
@@ -470,7 +470,7 @@ class AmqpSession(ClientSession[Item]):
         ack.command_id = next(self.command_ids)
         self._together.append(ack)
 
-    def _send_together(self) -> None:
+    def send_together(self) -> None:
         """Send what the chunk has brought, also if the broker wants nothing more to be read."""
         if not self._is_sending:
             self._is_sending = True
@@ -482,7 +482,7 @@ class AmqpSession(ClientSession[Item]):
 
     def to_broker(self, command: Command) -> None:
         if self._together:
-            self._send_together()
+            self.send_together()
         super().to_broker(command)
 
     def send(self, command: BaseCommand) -> None:
@@ -523,7 +523,7 @@ class AmqpSession(ClientSession[Item]):
         for link in waiting:
             acks += link.take_unsent()
         if self._together:
-            self._send_together()
+            self.send_together()
         while acks:  # a pause of reading does not hold them back
             self.connection.on_commands(acks)
 

@@ -516,6 +516,21 @@ def test_long_content_types_are_not_kept() -> None:
         tracemalloc.stop()
 
 
+def test_long_properties_that_are_not_shown_are_not_kept() -> None:
+    """What follows from the properties of a message is kept, as long as these are short."""
+    tracemalloc.start()
+    try:
+        for number in range(8):
+            message = ActiveMQBytesMessage(content=b"x")
+            hidden = {"AMQ_SCHEDULED_NOTE": f"{number}" + "x" * 1_000_000}
+            message.marshalled_properties = encode_map(hidden)
+            shown_bytes(message, Queue("q"))
+            del message, hidden
+        assert tracemalloc.get_traced_memory()[0] < 4_000_000
+    finally:
+        tracemalloc.stop()
+
+
 # messages of the same shape
 def values_of(message: ActiveMQMessage) -> dict[str, object]:
     slots = [name for kind in type(message).__mro__ for name in getattr(kind, "__slots__", ())]
