@@ -19,6 +19,8 @@ __all__ = ["run_pipelines"]
 CONFIG = Path(__file__).with_name("application.yaml")
 COMMAND = Path(sys.executable).with_name("pyjms")
 LOOK_EVERY = 0.02
+LOOK_AT_A_START_EVERY = 0.5
+"""Seconds; Spark starts for longer, and needs the processor itself."""
 PROGRESS = re.compile(r"Starting Spark with .*|Spark: .*")
 INTO_A_BATCH = 0.25
 """Seconds; shorter than a batch, which spends most of its time in its tasks."""
@@ -46,6 +48,7 @@ def run_pipelines(
         ) as process,
     ):
         began, seen = time.monotonic(), len(finished(folder, only[0]))
+        before = len(planned(folder, only[0]))
         lines.seek(0, os.SEEK_END)
         while process.poll() is None:
             for line in lines:
@@ -59,7 +62,8 @@ def run_pipelines(
                 return None
             if time.monotonic() - began > DEADLINE:
                 sys.exit(f"The pipelines did not end: see {folder / 'pipelines.log'}")
-            time.sleep(LOOK_EVERY)
+            is_at_work = len(planned(folder, only[0])) > before
+            time.sleep(LOOK_EVERY if is_at_work else LOOK_AT_A_START_EVERY)
         return process.returncode
 
 
