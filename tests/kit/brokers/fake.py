@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -83,7 +83,8 @@ class FakeBrokers:
 
 
 @pytest.fixture
-def brokers() -> FakeBrokers:
+def brokers() -> Iterator[FakeBrokers]:
     found = FakeBrokers()
-    registry.register("fake", found.transport)  # instead of those of the test before
-    return found
+    registry.register("fake", found.transport)
+    yield found
+    registry.register("fake", None)

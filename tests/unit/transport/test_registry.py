@@ -133,6 +133,8 @@ def test_a_scheme_can_be_registered() -> None:
     assert isinstance(create_transport("mine://x"), ResponseCorrelator)
     assert "mine" in known_schemes()
     assert create_transport(TransportURI("mine", "y")).remote_address == "mock://y"
+    registry.register("mine", None)
+    assert "mine" not in known_schemes()
 
 
 def test_a_client_of_a_tcp_broker_loads_neither_tls_nor_failover() -> None:
