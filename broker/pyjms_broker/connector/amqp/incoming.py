@@ -210,7 +210,7 @@ def to_message(payload: bytes, message_format: int, transformer: str, now: int) 
         key = outside, others, begin, message_format, transformer
         shape = _SHAPES.get(key)
         if shape is not None:
-            return _shaped(shape, payload, body_at, given, now)
+            return _message_of_shape(shape, payload, body_at, given, now)
     except _UNUSUAL:
         pass
     for convert, with_body in _CONVERSIONS[transformer]:
@@ -282,7 +282,9 @@ def _split(payload: bytes) -> tuple[int, int, int]:
             end = at
 
 
-def _shaped(shape: _Shape, payload: bytes, body_at: int, given: Properties, now: int) -> Incoming:
+def _message_of_shape(
+    shape: _Shape, payload: bytes, body_at: int, given: Properties, now: int
+) -> Incoming:
     """Return a message of a known shape.
 
     Raises:

@@ -125,7 +125,7 @@ def _on_connected(session: MqttSession, packet: Connect) -> None:
     sessions.end_if_expired(session.client_id)
     is_present = not packet.clean and (
         sessions.get(session.client_id) is not None
-        or any(session.strategy.kept(host, session.client_id))
+        or any(session.strategy.kept_filters(host, session.client_id))
     )
     # 5.0: a session that was kept is resumed, even if it ends with this connection
     session.is_kept = session.is_kept or is_present

@@ -491,7 +491,7 @@ class MqttSession(ClientSession[Packet]):
     def restore(self) -> None:
         """Subscribe again to what the broker has kept; 5.0 keeps also what is not in the store."""
         known = dict(self.state.filters)
-        for kept in list(self.strategy.kept(self.host, self.client_id)):
+        for kept in list(self.strategy.kept_filters(self.host, self.client_id)):
             wanted, identifiers = known.pop(kept.text, (None, []))
             if wanted is None or wanted.qos != kept.qos:
                 wanted = Filter(kept.text, kept.qos, kept.no_local)
@@ -506,7 +506,7 @@ class MqttSession(ClientSession[Packet]):
         for durable in self.host.region_broker.subscriptions.of_client(self.client_id):
             name = durable.key.subscription_name
             self.request(RemoveSubscriptionInfo(self.connection_id, name, self.client_id))
-        for kept in list(self.strategy.kept(self.host, self.client_id)):
+        for kept in list(self.strategy.kept_filters(self.host, self.client_id)):
             place = self.strategy.place(self.client_id, kept.text, kept.qos, kept=True)
             self.request(DestinationInfo(self.connection_id, place.destination, _REMOVE))
 

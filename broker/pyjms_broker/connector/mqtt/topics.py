@@ -100,7 +100,7 @@ class DefaultSubscriptions:
     def _kept_place(self, client_id: str, text: str, qos: str) -> Place:
         return Place(Topic(self._name(text)), f"{qos}:{text}", _PREFETCH["durable"])
 
-    def kept(self, host: BrokerHost, client_id: str) -> Iterator[KeptFilter]:
+    def kept_filters(self, host: BrokerHost, client_id: str) -> Iterator[KeptFilter]:
         """Yield the subscriptions that the broker has kept for a client."""
         for subscription in host.region_broker.subscriptions.of_client(client_id):
             qos, _, text = subscription.key.subscription_name.partition(":")
@@ -136,8 +136,8 @@ class VirtualTopicSubscriptions(DefaultSubscriptions):
         _, mark, name = destination.physical_name.partition(_VIRTUAL)
         return exchange(name if mark else destination.physical_name)
 
-    def kept(self, host: BrokerHost, client_id: str) -> Iterator[KeptFilter]:
-        yield from super().kept(host, client_id)
+    def kept_filters(self, host: BrokerHost, client_id: str) -> Iterator[KeptFilter]:
+        yield from super().kept_filters(host, client_id)
         prefix = _queue_prefix(client_id)
         for qos in _QOS:
             start = f"{prefix}{qos}.{_VIRTUAL}"
@@ -155,7 +155,7 @@ def delete_kept(host: BrokerHost, client_id: str) -> None:
     """Delete the subscriptions of an absent client whose session has expired."""
     region = host.region_broker
     for strategy in STRATEGIES.values():
-        for kept in list(strategy.kept(host, client_id)):
+        for kept in list(strategy.kept_filters(host, client_id)):
             place = strategy.place(client_id, kept.text, kept.qos, kept=True)
             try:
                 if place.subscription_name is None:
