@@ -61,15 +61,21 @@ class JmsQueryListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report a batch."""
         progress = event.progress
-        try:
-            self._on_batch(batch_event(progress.name or str(progress.id), progress))
-        except Exception:  # Spark would ignore it
-            logger.exception("A report of query %s failed", progress.name or progress.id)
+        name = progress.name or str(progress.id)
+        self._report(name, lambda: self._on_batch(batch_event(name, progress)))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Report that a query has nothing to do."""
-        self._on_idle(str(event.id))
+        query = str(event.id)
+        self._report(query, lambda: self._on_idle(query))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Report the end of a query."""
-        self._on_end(str(event.id))
+        query = str(event.id)
+        self._report(query, lambda: self._on_end(query))
+
+    def _report(self, query: str, report: Callable[[], None]) -> None:
+        try:
+            report()
+        except Exception:  # Spark would ignore it
+            logger.exception("A report of query %s failed", query)

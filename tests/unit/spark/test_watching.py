@@ -180,6 +180,18 @@ def test_a_listener_of_queries_tells_batches_idleness_and_ends(
     assert "A report of query q failed" in caplog.text
 
 
+def test_what_functions_of_a_listener_raise_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(query: object) -> None:
+        raise OSError(f"no room for {query}")
+
+    listener: Any = JmsQueryListener(fail, fail, fail)
+    listener.onQueryIdle(SimpleNamespace(id="idle"))
+    listener.onQueryTerminated(SimpleNamespace(id="ended"))
+    assert "A report of query idle failed" in caplog.text
+    assert "A report of query ended failed" in caplog.text
+    assert caplog.text.count("OSError: no room for") == 2
+
+
 SENTENCE = (
     "Pipeline my-p.1: message seq 5 (ID:h:1) of queue://IN: n is missing or null; "
     "dead_letter is `fail`"

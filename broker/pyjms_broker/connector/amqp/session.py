@@ -141,7 +141,7 @@ class AmqpSession(ClientSession[Item]):
         wire_format = AmqpFormat(options.largest_frame)
         super().__init__(accepted, wire_format, options, host, connection_id)
         self.options = options
-        self.consumers: dict[ConsumerId, ConsumerLink] = {}
+        self.consumers: dict[ConsumerId | None, ConsumerLink] = {}
         self.producers: dict[ProducerId, ProducerLink] = {}
         self.transactions: dict[bytes, Transaction] = {}
         """The open ones, by the ids that the client has."""
@@ -536,7 +536,7 @@ class AmqpSession(ClientSession[Item]):
             LocalProtocolError: the message cannot be converted.
         """
         if isinstance(command, MessageDispatch):
-            link = self.consumers.get(command.consumer_id)  # type: ignore[arg-type]
+            link = self.consumers.get(command.consumer_id)
             if link is not None:
                 link.dispatch(command)
         elif isinstance(command, Response):
@@ -544,7 +544,7 @@ class AmqpSession(ClientSession[Item]):
         elif isinstance(command, ConnectionErrorCommand):
             self.fail(error_of(command.exception, OPEN_CONDITIONS, INTERNAL_ERROR))
         elif isinstance(command, ConsumerControl) and command.close:
-            link = self.consumers.get(command.consumer_id)  # type: ignore[arg-type]
+            link = self.consumers.get(command.consumer_id)
             if link is not None:
                 # the broker cannot remove the consumer while it is dispatching
                 self.call_next(partial(self.call_unless_lost, link.on_closed_by_broker))
@@ -558,7 +558,7 @@ class AmqpSession(ClientSession[Item]):
         first, count = commands[0], 0
         try:
             if isinstance(first, MessageDispatch):
-                link = self.consumers.get(first.consumer_id)  # type: ignore[arg-type]
+                link = self.consumers.get(first.consumer_id)
                 count = 0 if link is None else link.dispatch_run(commands)
             else:
                 count = self._accept_run(commands)

@@ -126,7 +126,6 @@ BODIES: list[tuple[int, Any, str | None, type[ActiveMQMessage], object, int]] = 
     "amqp-connector A138",
     "amqp-connector A140",
     "amqp-connector A141",
-    "amqp-connector 11.1",
     "amqp-connector 11.1/none",
     "amqp-connector 11.1/data",
     "amqp-connector 11.1/amqp-value string, null",
