@@ -193,7 +193,14 @@ class QueueLeases:
             return
         first, *more = [[lease.token, after.get(lease.name, 0)] for lease in leases]
         found = await self._request("stat", leases[0], gt=first[1], wait=timeout, more=more)
-        for lease, state in zip(leases, [found, *found.get("more", ())], strict=True):
+        states = [found, *found.get("more", ())]
+        if len(states) != len(leases):
+            raise JMSException(
+                f"The broker told the state of {len(states)} of {len(leases)} queues",
+                hint="its version of pyjms reads one queue per stream: update the broker, or read "
+                "each queue with a stream of its own",
+            )
+        for lease, state in zip(leases, states, strict=True):
             lease.update(state)
 
     async def hold(self, ends: Mapping[str, int]) -> None:

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from pyjms.errors import ConfigurationException, IllegalStateException, JMSSecurityException
+from pyjms.errors import (
+    ConfigurationException,
+    IllegalStateException,
+    JMSException,
+    JMSSecurityException,
+)
 from pyjms.jms.destination import Queue
 from pyjms.runtime import clock
 from pyjms.spark.connections import close_connections, run_blocking
@@ -555,6 +560,16 @@ def test_several_queues_are_streamed_by_ranges_in_shares_of_what_waits(
     last = reader.latestOffset(rest, ReadAllAvailable())
     assert texts_between(reader, rest, last) == ["later"]
     assert last["queues"]["queue://A"] == rest["queues"]["queue://A"]
+
+
+def test_a_broker_that_serves_one_queue_per_stream_is_an_error_that_says_so(
+    broker: SparkBroker, make: Callable[..., Any]
+) -> None:
+    broker.killer.ranges = "of one queue"
+    reader = make(destination="queue://A,queue://B")
+    start = reader.initialOffset()
+    with pytest.raises(JMSException, match=r"the state of 1 of 2 queues .*: update the broker"):
+        reader.latestOffset(start, ReadAllAvailable())
 
 
 def test_queues_that_match_later_are_read_from_their_beginning(

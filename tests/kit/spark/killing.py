@@ -23,7 +23,7 @@ from pyjms.wire.openwire.commands import (
     ProducerInfo,
     TransactionId,
 )
-from pyjms.wire.openwire.primitives import decode_text
+from pyjms.wire.openwire.primitives import decode_text, encode_text
 from pyjms_broker.api.access import RANGES
 from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
@@ -111,7 +111,10 @@ class Killer(BrokerFilter):
             self.ranges = "served"
             return None  # as one that has no time for the first question
         context = exchange.context
-        what = json.loads(decode_text(bytes(message.content or b"")) or "{}")["op"]
+        fields = json.loads(decode_text(bytes(message.content or b"")) or "{}")
+        if self.ranges == "of one queue" and fields.pop("more", None):
+            message.content = encode_text(json.dumps(fields))  # as brokers that know no `more`
+        what = fields["op"]
         self._at(f"before {what}", context)
         before = self._ranges.requests.requests_of(context)
         answer = self.next.send(exchange, message)
