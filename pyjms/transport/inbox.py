@@ -2,14 +2,15 @@
 
 For transports without a socket. A task delivers, never `put` itself: so the calls of two ends that
 respond to each other do not nest, and the order is kept, as items put during a delivery follow
-those already queued. The task yields to the loop every `_BURST` commands. Back-pressure works as in
-`transport.tcp`, but counts commands.
+those already queued. The receiver gets what is queued as a run, at most `_BURST` commands, after
+which the task yields to the loop; what it leaves in the run, because it paused the delivery, is
+queued again before all others. Back-pressure works as in `transport.tcp`, but counts commands.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
 
 import anyio
@@ -30,11 +31,17 @@ T = TypeVar("T")
 
 
 class Inbox(Generic[T]):
-    """Items that wait for delivery. Belongs to one loop."""
+    """Items that wait for delivery. Belongs to one loop.
+
+    Args:
+        deliver: takes items from the left, until there are none or it pauses the delivery.
+        on_end: gets the error that ended the delivery.
+        name: what the log calls the delivery.
+    """
 
     def __init__(
         self,
-        deliver: Callable[[T], None],
+        deliver: Callable[[deque[T]], object],
         on_end: Callable[[Exception], None],
         name: str,
     ) -> None:
@@ -72,6 +79,14 @@ class Inbox(Generic[T]):
             self._wake.set()
         self._queue.append(item)
 
+    def put_all(self, items: Iterable[T]) -> None:
+        """Queue `items` for delivery, in this order, as `put` would."""
+        if self._stopped:
+            return
+        if not self._queue:
+            self._wake.set()
+        self._queue.extend(items)
+
     def end(self, error: Exception) -> None:
         """Report `error` as the end, after the queued items have been delivered."""
         if self._end is None:
@@ -82,6 +97,11 @@ class Inbox(Generic[T]):
     async def drain(self) -> None:
         """Wait until the queue is below the low-water mark, or delivery has ended."""
         await self._space.wait_while(lambda: self.congested and not self._stopped)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether `deliver` should return, and leave the rest of its items where they are."""
+        return self._resumed is not None
 
     def pause(self) -> None:
         """Stop delivering after the current item."""
@@ -105,18 +125,16 @@ class Inbox(Generic[T]):
         self._space.wake()
 
     async def _run(self) -> None:
-        queue = self._queue
-        deliver = self._deliver
-        left = _BURST
         while True:
-            while queue:
+            while self._queue:
                 while self._resumed is not None:
                     await self._resumed.wait()
-                deliver(queue.popleft())
-                left -= 1
-                if left <= 0:
-                    left = _BURST
-                    if self._space.event is not None and len(queue) <= LOW_WATER:
+                run = self._take_run()
+                self._deliver(run)
+                if run:
+                    self._queue.extendleft(reversed(run))
+                if self._queue:
+                    if self._space.event is not None and len(self._queue) <= LOW_WATER:
                         self._space.wake()
                     await checkpoint()
             self._space.wake()
@@ -126,6 +144,13 @@ class Inbox(Generic[T]):
                 return
             self._wake = anyio.Event()
             await self._wake.wait()
+
+    def _take_run(self) -> deque[T]:
+        queue = self._queue
+        if len(queue) > _BURST:
+            return deque(queue.popleft() for _ in range(_BURST))
+        self._queue = deque()
+        return queue
 
     def _on_failure(self, error: BaseException) -> None:
         self._close()

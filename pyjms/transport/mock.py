@@ -7,6 +7,7 @@ receiving end of any transport.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -45,7 +46,7 @@ class MockTransport(Transport[C]):
         self._error: Exception | None = None
 
     async def start(self) -> None:
-        self._inbox = Inbox(self.listener.on_command, self._on_end, f"pyjms mock://{self.name}")
+        self._inbox = Inbox(self._deliver, self._on_end, f"pyjms mock://{self.name}")
         self._inbox.start()
 
     async def stop(self) -> None:
@@ -90,6 +91,11 @@ class MockTransport(Transport[C]):
             why = self._error or ("stopped" if self.stopped else "not started")
             raise ConnectionFailedException(f"Cannot use {self.remote_address}: {why}")
         return self._inbox
+
+    def _deliver(self, commands: deque[C]) -> None:
+        inbox = self._usable()
+        while commands and not inbox.is_paused:
+            self.listener.on_command(commands.popleft())
 
     def _on_end(self, error: Exception) -> None:
         self._error = error

@@ -226,6 +226,26 @@ class TransportContract:
         for n in range(10):
             assert (await ends.at_client.next(ControlCommand)).command == str(n)
 
+    async def test_reading_pauses_between_commands_that_arrive_together(
+        self, ends: TransportEnds
+    ) -> None:
+        heard: list[str | None] = []
+
+        def pause(command: Command) -> None:
+            if isinstance(command, ControlCommand):
+                heard.append(command.command)
+                ends.client.pause_reading()
+
+        ends.at_client.reaction = pause
+        numbers = [str(n) for n in range(5)]
+        for number in numbers:
+            ends.peer.oneway(ControlCommand(number))
+        for count in range(1, 6):
+            await ends.at_client.next(ControlCommand)
+            await anyio.wait_all_tasks_blocked()
+            assert heard == numbers[:count]
+            ends.client.resume_reading()
+
     async def test_an_idle_transport_is_not_congested(self, ends: TransportEnds) -> None:
         assert not ends.client.congested
         await ends.client.drain()

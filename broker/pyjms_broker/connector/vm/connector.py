@@ -2,22 +2,24 @@
 
 One end of a `vm://` connection, which passes commands to the other end in the process.
 
-Commands are passed as objects, in order, through an inbox at each end. Commands sent while another
-one is being handled wait, so calls never nest. With `marshal=true` commands are passed as bytes,
-which is slower but prevents the ends from sharing objects. Ends on different event loops, whose
-connection is a bridge (`pyjms_broker.connector.vm.bridge`), also exchange bytes. (activemq-broker
-B15)
+Commands are passed as objects, in order and in runs, through an inbox at each end. Commands sent
+while another one is being handled wait, so calls never nest. With `marshal=true` commands are
+passed as bytes, which is slower but prevents the ends from sharing objects. Ends on different event
+loops, whose connection is a bridge (`pyjms_broker.connector.vm.bridge`), also exchange bytes.
+(activemq-broker B15)
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyjms.errors import ConnectionFailedException, RemoteProtocolError, ResourceAllocationException
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.transport.base import Transport
-from pyjms.transport.inbox import Inbox
+from pyjms.transport.inbox import HIGH_WATER, Inbox
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
@@ -28,6 +30,9 @@ from pyjms_broker.connector.openwire.connection import BrokerConnection
 from pyjms_broker.connector.vm.bridge import FarEnd
 
 _numbers = itertools.count()
+
+_RUN_ROOM = 1 << 24
+"""Bytes of a run; the other end's inbox counts commands instead."""
 
 
 def next_address(uri: str) -> str:
@@ -40,11 +45,13 @@ class VmTransport(Transport[Command]):
 
     def __init__(self, remote_address: str, wire_format: OpenWireFormat | None = None) -> None:
         """Send objects, or bytes encoded by `wire_format`. Set `peer` before the start."""
+        self.runs_are_raw = False
         self.wire_format = wire_format
         self.peer: VmTransport | FarEnd | None = None
         self._remote = remote_address
         self._error: Exception | None = None
         self._stopped = False
+        self._receive_run: Callable[[deque[Command]], object] | None = None
         self.inbox = self._new_inbox()
         """The inbox for the peer's commands, or bytes if there is a wire format."""
 
@@ -64,6 +71,7 @@ class VmTransport(Transport[Command]):
     async def start(self) -> None:
         if self._stopped:
             raise ConnectionFailedException(f"The transport to {self._remote} was stopped")
+        self._receive_run = getattr(self.listener, "on_commands", None)
         self.inbox.start()
 
     async def stop(self) -> None:
@@ -90,6 +98,20 @@ class VmTransport(Transport[Command]):
             raise
 
     @property
+    def run_room(self) -> int:
+        peer = self.peer
+        is_usable = not self._stopped and self._error is None and self.wire_format is None
+        return _RUN_ROOM if is_usable and peer is not None and not peer.inbox.congested else 0
+
+    def oneway_run(self, commands: Sequence[Command]) -> int:
+        peer = self.peer
+        if not self.run_room or not isinstance(peer, VmTransport):
+            return 0
+        run = commands[: HIGH_WATER + 1 - peer.inbox.size]
+        peer.inbox.put_all(run)
+        return len(run)
+
+    @property
     def congested(self) -> bool:
         return self.peer is not None and self.peer.inbox.congested
 
@@ -107,19 +129,24 @@ class VmTransport(Transport[Command]):
     def remote_address(self) -> str:
         return self._remote
 
-    def _deliver(self, command: Command) -> None:
-        self.listener.on_command(command)
+    def _deliver(self, commands: deque[Command]) -> None:
+        if self._receive_run is not None:
+            self._receive_run(commands)
+            return
+        while commands and not self.inbox.is_paused:
+            self.listener.on_command(commands.popleft())
 
-    def _decode(self, data: bytes) -> None:
+    def _decode(self, chunks: deque[bytes]) -> None:
         assert self.wire_format is not None
-        try:
-            commands = self.wire_format.receive_data(data)
-        except RemoteProtocolError as error:
-            for command in error.completed:
+        while chunks and not self.inbox.is_paused:
+            try:
+                commands = self.wire_format.receive_data(chunks.popleft())
+            except RemoteProtocolError as error:
+                for command in error.completed:
+                    self.listener.on_command(command)
+                raise
+            for command in commands:
                 self.listener.on_command(command)
-            raise
-        for command in commands:
-            self.listener.on_command(command)
 
     def _on_end(self, error: Exception) -> None:
         self._error = error
