@@ -101,6 +101,9 @@ logger: Final = get_logger(__name__)
 
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
+EARLY_BYTES: Final = 32 * 1024
+"""With `flush`, more bytes are sent at once: the peer works on them while a long unit of work, as a
+transaction, is still being queued."""
 _VALUE_CHUNK: Final = 256 * 1024
 """Bytes of a long value that are passed to a stream at a time."""
 
@@ -162,9 +165,10 @@ class CoalescingWriter:
         self.wake()
 
     def flush(self) -> None:
-        """Send `buffer` without waiting for more, if the peer may await a response.
+        """Send `buffer` without waiting for more, if the peer may await a response or it is long.
 
-        That is at most one system call per received chunk, however many callers there are.
+        That is at most one system call per received chunk, or per `EARLY_BYTES`, however many
+        callers there are.
         """
 
     async def run(self) -> None:
@@ -281,7 +285,7 @@ class SocketWriter(CoalescingWriter):
             self._turn.send(self.send_now)
 
     def flush(self) -> None:
-        if self.may_answer:
+        if self.may_answer or len(self.buffer) >= EARLY_BYTES:
             self.send_now()
 
     async def run(self) -> None:
@@ -728,7 +732,7 @@ class TcpTransport(Transport[C]):
             writer.splice(shared)
 
     def flush(self) -> None:
-        if self._writer is not None and self._writer.may_answer:
+        if self._writer is not None:
             self._writer.flush()
 
     def defer(self, function: Callable[[], object]) -> bool:

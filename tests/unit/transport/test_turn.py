@@ -12,7 +12,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import LoopHandle, Waiter
 from pyjms.runtime.turn import Turn
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.tcp import SocketWriter
+from pyjms.transport.tcp import EARLY_BYTES, SocketWriter
 from tests.kit.waiting import until
 
 
@@ -153,6 +153,23 @@ async def test_flush_sends_immediately_but_only_once_per_chunk_received() -> Non
             peer.recv(100)
         await anyio.wait_readable(peer)
         assert peer.recv(100) == b"more"
+    finally:
+        own.close()
+        peer.close()
+
+
+async def test_flush_sends_a_long_buffer_that_nobody_awaits() -> None:
+    own, peer = socket.socketpair()
+    peer.setblocking(False)
+    writer = SocketWriter(None, own)  # type: ignore[arg-type]
+    try:
+        writer.buffer += bytes(EARLY_BYTES - 1)
+        writer.flush()
+        with pytest.raises(BlockingIOError):
+            peer.recv(EARLY_BYTES)
+        writer.buffer += b"!"
+        writer.flush()
+        assert peer.recv(EARLY_BYTES) == bytes(EARLY_BYTES - 1) + b"!"
     finally:
         own.close()
         peer.close()
