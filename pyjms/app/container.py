@@ -15,24 +15,24 @@ from dependency_injector import containers, providers
 from dependency_injector import wiring as injection
 
 from pyjms.app.brokers import ByBroker, unknown_broker
+from pyjms.app.interceptors import TemplateInterceptors
 from pyjms.app.objects import DEFAULTS, PARTS, ApplicationLoop
 from pyjms.app.resources import CLOSING
+from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
+from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.errors import ConfigurationException, nearest_name
+from pyjms.jms.api import ConnectionFactory
+from pyjms.listener.endpoint import DefaultJmsListenerContainerFactory
 from pyjms.listener.handler import InjectionMarker
+from pyjms.listener.registry import JmsListenerEndpointRegistry
+from pyjms.observability.instrumentation import Instrumentation
 from pyjms.settings import PyjmsSettings
+from pyjms.support.converter import MessageConverter
+from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.template.messaging import JmsClient, JmsMessagingTemplate
 from pyjms.template.template import JmsTemplate
 
 if TYPE_CHECKING:
-    from pyjms.app.interceptors import TemplateInterceptors
-    from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
-    from pyjms.connection.transaction import JmsTransactionManager
-    from pyjms.jms.api import ConnectionFactory
-    from pyjms.listener.endpoint import DefaultJmsListenerContainerFactory
-    from pyjms.listener.registry import JmsListenerEndpointRegistry
-    from pyjms.observability.instrumentation import Instrumentation
-    from pyjms.support.converter import MessageConverter
-    from pyjms.support.destination import SimpleDestinationResolver
     from pyjms.sync.facade import Facade
     from pyjms.sync.template import JmsTemplate as BlockingTemplate
 

@@ -33,6 +33,7 @@ from pyjms.app.brokers import (
 from pyjms.app.interceptors import ApplicationInterceptors, named_interceptors
 from pyjms.app.lifecycle import Hook, hook_kind
 from pyjms.app.schedules import Schedules, resolved_schedule
+from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.configuration.document import Problems
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, Session
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
 
     from pyjms.app.container import ApplicationContainer, Injection
     from pyjms.app.resources import ApplicationResources
-    from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 
 Injector: TypeAlias = Callable[[InjectionMarker], Callable[[], object]]
 """Returns the function that supplies the object of a marker to one handler or hook."""

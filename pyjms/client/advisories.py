@@ -20,12 +20,7 @@ from typing import Any, Final
 
 from pyjms.client.messages import command_of, from_command
 from pyjms.errors import MessageFormatException
-from pyjms.jms.destination import (
-    ADVISORY_COMMA,
-    ADVISORY_KINDS,
-    ADVISORY_PREFIX,
-    Destination,
-)
+from pyjms.jms.destination import ADVISORY_COMMA, ADVISORY_KINDS, ADVISORY_PREFIX, Destination
 from pyjms.jms.message import Message
 from pyjms.wire.openwire import commands
 

@@ -32,7 +32,13 @@ from pyjms.client.ledgers import (
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
-from pyjms.jms.api import ConnectionConsumer, ServerSession, ServerSessionPool, Session
+from pyjms.jms.api import (
+    ConnectionConsumer,
+    ConsumerDetails,
+    ServerSession,
+    ServerSessionPool,
+    Session,
+)
 from pyjms.jms.domain import DomainSession
 from pyjms.runtime.event_loop import Waiter
 from pyjms.wire.message_audit import MessageAudit
@@ -40,7 +46,6 @@ from pyjms.wire.openwire.commands import ConsumerInfo, MessageDispatch
 
 if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection
-    from pyjms.jms.api import ConsumerDetails
 
 
 async def open_connection_consumer(

@@ -51,14 +51,7 @@ from pyjms.errors import PoisonMessageException, Retry
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask
-from pyjms.runtime.logging import (
-    error_text,
-    get_logger,
-    last_frame,
-    log_fields,
-    one_line,
-    shorten,
-)
+from pyjms.runtime.logging import error_text, get_logger, last_frame, log_fields, one_line, shorten
 from pyjms.wire.openwire.commands import MessageDispatch, Throwable
 
 if TYPE_CHECKING:

@@ -47,11 +47,7 @@ from pyjms.jms.api import MessageConsumer, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, parse_destination
 from pyjms.jms.message import Message
 from pyjms.listener.decorators import MISSING, Header, Headers, PayloadField
-from pyjms.listener.handler import (
-    HandlerListener,
-    HandlerParameter,
-    read_parameters,
-)
+from pyjms.listener.handler import HandlerListener, HandlerParameter, read_parameters
 from pyjms.listener.properties import ContainerProperties
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger, one_line

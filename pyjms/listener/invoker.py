@@ -38,14 +38,11 @@ from anyio.lowlevel import checkpoint
 from pyjms.enums import CacheLevel
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, MessageConsumer, Session
-from pyjms.listener.delivery import (
-    Delivery,
-    log_abandoned,
-    marked_as_rollback_only,
-)
+from pyjms.listener.delivery import Delivery, log_abandoned, marked_as_rollback_only
 from pyjms.listener.error_handling import handle_exception, is_infrastructure_failure
 from pyjms.listener.resources import is_pushed
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.backoff import BackOffExecution
 from pyjms.runtime.logging import get_logger
 from pyjms.template.resources import BoundResource, bind, bound_resource, close_quietly
 from pyjms.template.workers import Worker, current_worker
@@ -53,7 +50,6 @@ from pyjms.template.workers import Worker, current_worker
 if TYPE_CHECKING:
     from pyjms.connection.transaction import PlatformTransactionManager, PlatformTransactionStatus
     from pyjms.listener.invoker_pool import InvokerPool
-    from pyjms.runtime.backoff import BackOffExecution
 
 logger: Final = get_logger(__name__)
 

@@ -38,9 +38,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from pyjms.errors import ResourceAllocationException
-from pyjms.listener.delivery import (
-    ListenerExecution,
-)
+from pyjms.listener.delivery import ListenerExecution
 from pyjms.listener.invoker import AsyncMessageListenerInvoker
 from pyjms.listener.properties import DefaultContainerProperties
 from pyjms.listener.resources import ContainerResources

@@ -18,7 +18,7 @@ from pyjms.errors import JMSException, ListenerExecutionFailedException
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
-from pyjms.listener.call_limits import current_timeout
+from pyjms.listener.call_limits import CallTimeout, current_timeout
 from pyjms.listener.error_handling import called_exit
 from pyjms.listener.reply import ReplySender
 from pyjms.runtime.logging import get_logger
@@ -29,7 +29,6 @@ from pyjms.template.workers import Worker, call_in_worker, current_worker
 
 if TYPE_CHECKING:
     from pyjms.listener.batches import Batch
-    from pyjms.listener.call_limits import CallTimeout
 
 logger: Final = get_logger(__name__)
 

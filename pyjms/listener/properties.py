@@ -17,10 +17,7 @@ from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, check_factory
 from pyjms.jms.destination import Destination
 from pyjms.listener.call_limits import CallTimeout, RateLimit, check_call_limits
-from pyjms.listener.concurrency import (
-    one_or_more,
-    parse_concurrency,
-)
+from pyjms.listener.concurrency import one_or_more, parse_concurrency
 from pyjms.listener.message_listener import ListenerCall, OnMessage, listener_name
 from pyjms.listener.outages import Outages, leave_losses_to_recovery
 from pyjms.listener.reply import ReplySender

@@ -12,20 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import Any, Final, Unpack
 
 import anyio
 
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
+from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.decorators import JmsListenerMark, ListenerOptions, mark_of
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.listener.handler import ArgumentResolver
 from pyjms.listener.properties import PHASE_LAST
 from pyjms.runtime.logging import get_logger
-
-if TYPE_CHECKING:
-    from pyjms.listener.container import AbstractMessageListenerContainer
 
 logger: Final = get_logger(__name__)
 

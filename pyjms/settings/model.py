@@ -20,12 +20,7 @@ from pyjms.configuration.validation import validate
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.settings.broker import ActiveMQSettings
-from pyjms.settings.listeners import (
-    Acknowledge,
-    Delivery,
-    ListenerOverride,
-    ListenerSettings,
-)
+from pyjms.settings.listeners import Acknowledge, Delivery, ListenerOverride, ListenerSettings
 from pyjms.settings.spark import PipelineSettings, SparkSettings
 
 M = TypeVar("M", bound=BaseModel)

@@ -27,13 +27,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.spark.options import read_journal_options
-from pyjms.spark.rows import (
-    MESSAGE_COLUMNS,
-    Columns,
-    arrow_schema,
-    message_batch,
-    warn_of_damage,
-)
+from pyjms.spark.rows import MESSAGE_COLUMNS, Columns, arrow_schema, message_batch, warn_of_damage
 from pyjms.wire.kahadb.codec import decode_command
 from pyjms.wire.kahadb.commands import (
     KahaAddMessageCommand,

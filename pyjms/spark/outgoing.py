@@ -33,6 +33,7 @@ from pyspark.sql.types import (
     NumericType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
     VariantType,
@@ -49,7 +50,6 @@ from pyjms.wire.openwire.commands import MessageId, ProducerId
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructField
 
 BODIES: Final = ("text", "bytes", "body")
 OWN_COLUMN: Final = "pyjms.source"

@@ -10,24 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructType
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.rows import MESSAGE_COLUMNS
-from pyjms.spark.schema import (
-    REASON,
-    VALUE,
-    ddl_model,
-    encode_schema,
-    model_columns,
-    struct_of,
-)
+from pyjms.spark.schema import REASON, VALUE, ddl_model, encode_schema, model_columns, struct_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from pyjms.spark.pipeline import Schema
 
 JMS: Final = "jms"

@@ -23,7 +23,7 @@ from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import MapType, StructType
 
@@ -40,7 +40,6 @@ from pyjms.spark.rows import MESSAGE_COLUMNS
 from pyjms.spark.schema import REASON, can_be_imported
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 

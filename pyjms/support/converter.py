@@ -25,11 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, runtime_checkable
 
-from pyjms.errors import (
-    ConfigurationException,
-    MessageConversionException,
-    MessageFormatException,
-)
+from pyjms.errors import ConfigurationException, MessageConversionException, MessageFormatException
 from pyjms.jms.api import Session
 from pyjms.jms.message import BytesMessage, MapMessage, Message, ObjectMessage, TextMessage
 from pyjms.runtime.distribution import entry_points

@@ -25,12 +25,7 @@ from pydantic_core import ErrorDetails
 from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
 from pyjms.jms.message import BytesMessage, Message, TextMessage
-from pyjms.support.converter import (
-    TYPE_ID_PROPERTY,
-    SimpleMessageConverter,
-    bare_type,
-    is_open,
-)
+from pyjms.support.converter import TYPE_ID_PROPERTY, SimpleMessageConverter, bare_type, is_open
 
 
 class MessageType(Enum):

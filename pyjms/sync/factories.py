@@ -20,14 +20,7 @@ from pyjms.jms.api import ConnectionFactory as CoreConnectionFactory
 from pyjms.jms.api import ExceptionListener
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.sync.connection import ConnectionFactory, CreatingFactory, WrappingFactory
-from pyjms.sync.facade import (
-    Attribute,
-    GivenFactory,
-    StartedByWith,
-    core_of,
-    derive,
-    loop_of,
-)
+from pyjms.sync.facade import Attribute, GivenFactory, StartedByWith, core_of, derive, loop_of
 from pyjms.sync.portal import close_at_exit
 
 if TYPE_CHECKING:

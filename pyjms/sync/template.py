@@ -13,14 +13,7 @@ from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import AnyDestination, Queue
 from pyjms.runtime.keywords import names_keywords
 from pyjms.sync.connection import Connection
-from pyjms.sync.facade import (
-    Attribute,
-    GivenFactory,
-    ReusableFacade,
-    core_of,
-    derive,
-    loop_of,
-)
+from pyjms.sync.facade import Attribute, GivenFactory, ReusableFacade, core_of, derive, loop_of
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import MessageProducer, QueueBrowser, Session
 from pyjms.template import resources

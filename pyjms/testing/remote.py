@@ -169,12 +169,7 @@ def broker_in_container(described: str) -> Iterator[str]:
 
 def _wait_for_broker(runtime: str, identifier: str, url: str) -> None:
     # few tests have such a broker
-    from tenacity import (  # noqa: PLC0415
-        Retrying,
-        retry_if_exception,
-        stop_after_delay,
-        wait_fixed,
-    )
+    from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed  # noqa: PLC0415
 
     from pyjms.sync.connection import ConnectionFactory  # noqa: PLC0415
 

@@ -34,9 +34,7 @@ from pyjms.wire.openwire.commands import (
     SessionInfo,
     TransactionInfo,
 )
-from pyjms.wire.openwire.commands import (
-    ConnectionError as ConnectionErrorCommand,
-)
+from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.connector.openwire.client_resources import MAXIMUM_SHARED
 from pyjms_broker.service import BrokerService
 from tests.kit.brokers.openwire_attacker import Connect

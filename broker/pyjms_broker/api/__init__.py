@@ -16,11 +16,7 @@ from pyjms_broker.api.context import (
     ProducerExchange,
     SecurityContext,
 )
-from pyjms_broker.api.destination import (
-    BrokerDestination,
-    DestinationFilter,
-    RegionDestination,
-)
+from pyjms_broker.api.destination import BrokerDestination, DestinationFilter, RegionDestination
 from pyjms_broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
 from pyjms_broker.api.policies import (
     DeadLetterStrategy,

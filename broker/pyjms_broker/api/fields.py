@@ -22,12 +22,7 @@ from pyjms.errors import (
 from pyjms.jms.destination import Destination
 from pyjms.jms.mutf8 import encode_mutf8
 from pyjms.wire.limits import MAX_TIGHT_STRING_SIZE
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    ConnectionInfo,
-    ConsumerInfo,
-    message_size,
-)
+from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo, ConsumerInfo, message_size
 
 MAX_TEXT: Final = MAX_TIGHT_STRING_SIZE
 """The maximum size of a text, in bytes of modified UTF-8."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.messages import command_of, from_command
@@ -24,6 +24,7 @@ from pyjms.wire.kahadb.journal import segment_name
 from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId
 from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import MessageReference, OperationContext, SubscriptionKey
 from pyjms_broker.cli.message_file import BadLine, FileMessage, FileSubscription, MessageFileWriter
 from pyjms_broker.filters.transactions import LocalTransaction
@@ -32,9 +33,6 @@ from pyjms_broker.store.api import StoredSubscription
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.index import DestinationIndex, IndexEntry, TopicIndex
 from pyjms_broker.store.kahadb.tools.journal_directory import Snapshot, offline_settings
-
-if TYPE_CHECKING:
-    from pyjms_broker.api.destination import BrokerDestination
 
 _PAGE: Final = 1000
 

@@ -16,15 +16,15 @@ import typer
 
 from pyjms.cli import options
 from pyjms.cli.terminal import one_line_errors, progress, safe_text
+from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.message import Message
 from pyjms_broker.cli.management.queues import Selectors, as_selector
 
 if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection
     from pyjms.client.factory import ConnectionFactory
-    from pyjms.enums import AcknowledgeMode
-    from pyjms.jms.message import Message
 
 _MODES: Final = {
     "AUTO": "AUTO",

@@ -19,10 +19,7 @@ from pyjms.transport.discovery import DiscoveryAgent, create_agent
 from pyjms.transport.unsent import UnsentBudget
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.limits import FrameBudget
-from pyjms.wire.openwire.commands import (
-    BrokerId,
-    ProducerId,
-)
+from pyjms.wire.openwire.commands import BrokerId, ProducerId
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.connector.cluster import ClusterClients
 from pyjms_broker.connector.connection_registry import ConnectionRegistry

@@ -59,12 +59,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms.jms.destination import Destination
 from pyjms.runtime.logging import get_logger
-from pyjms_broker.api.message import Position, Positions, StoredMessage
+from pyjms_broker.api.destination import RegionDestination
+from pyjms_broker.api.message import MessageReference, Position, Positions, StoredMessage
 from pyjms_broker.cursor.memory import NOTHING, FifoPendingList, PrioritizedPendingList
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.destination import RegionDestination
-    from pyjms_broker.api.message import MessageReference
     from pyjms_broker.policy.entry import PolicyEntry
     from pyjms_broker.store.temp import Spool, SpooledMessage, TempStore
 

@@ -54,19 +54,18 @@ from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
-from pyjms_broker.api.message import copy_command, copy_for_destination
+from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.message import MessageReference, copy_command, copy_for_destination
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.api.step_queue import StepQueue
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyMap
 from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, PatternMap, matches
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.topic_subscription import TopicSubscription
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.destination import BrokerDestination
-    from pyjms_broker.api.message import MessageReference
-    from pyjms_broker.api.subscription import Subscription
-    from pyjms_broker.api.usage import MemoryUsage
     from pyjms_broker.filters.virtual_destinations import VirtualDestination
     from pyjms_broker.region.region_broker import RegionBroker
 

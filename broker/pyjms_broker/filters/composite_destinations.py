@@ -14,10 +14,10 @@ from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion, all_of
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import copy_command, copy_for_destination
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.region.flow_control import send_when_created
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.region.region_broker import RegionBroker
 
 MAXIMUM_MEMBERS = 1000

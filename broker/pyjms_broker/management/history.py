@@ -39,12 +39,12 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
+from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.names import is_internal
+from pyjms_broker.api.statistics import DestinationStatistics
 from pyjms_broker.management.errors import InstanceNotFoundException, InvalidArgumentException
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.destination import BrokerDestination
-    from pyjms_broker.api.statistics import DestinationStatistics
     from pyjms_broker.management.host import ManagedBroker
 
 logger = get_logger(__name__)

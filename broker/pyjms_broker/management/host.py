@@ -16,16 +16,15 @@ from pyjms.runtime.watchdog import LoopWatchdog
 from pyjms.wire.openwire import commands
 from pyjms_broker.api.completion import Completion, completion_of
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.names import is_internal
 from pyjms_broker.api.statistics import COUNTERS, NO_MINIMUM, SUMS, DestinationStatistics
 from pyjms_broker.api.subscription import Subscription
-from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.management.object_name import ObjectName, encoded_part
 from pyjms_broker.region.slow_consumers import WatchedStrategy
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.destination import BrokerDestination
-    from pyjms_broker.connector.base import TransportConnector
     from pyjms_broker.management.history import History
     from pyjms_broker.management.management import Management
     from pyjms_broker.region.region_broker import RegionBroker

@@ -27,13 +27,12 @@ from pyjms_broker.api.fields import readable_properties
 from pyjms_broker.api.statistics import DestinationStatistics
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.usage import MemoryUsage
-from pyjms_broker.management.host import minimum, reset_statistics, totals
+from pyjms_broker.management.host import ManagementContext, minimum, reset_statistics, totals
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.base_destination import ADVISORY_TYPE
 from pyjms_broker.region.queue import Queue as BrokerQueue
 
 if TYPE_CHECKING:
-    from pyjms_broker.management.host import ManagementContext
     from pyjms_broker.management.management import Management
 
 MOST_REPLIES: Final = 1000

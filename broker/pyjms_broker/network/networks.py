@@ -14,16 +14,22 @@ from pyjms.errors import ConfigurationException
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.message_audit import MessageAudit
-from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerId, MessageId, ProducerId
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    BrokerId,
+    BrokerInfo,
+    ConsumerInfo,
+    MessageId,
+    ProducerId,
+)
 from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.connector.base import BrokerHost
 
 if TYPE_CHECKING:
-    from pyjms.wire.openwire.commands import BrokerInfo, ConsumerInfo
-    from pyjms_broker.api.context import ConnectionContext
-    from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.connector.openwire.connection import BrokerConnection, CommandHandler
     from pyjms_broker.network.attributes import NetworkConnectorAttributes
     from pyjms_broker.network.bridge import NetworkBridge

@@ -8,16 +8,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, Topic
 from pyjms.wire.message_audit import MessageAudit
+from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.policies import DeadLetterStrategy
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.attribute import attribute, count, duration, flag
-
-if TYPE_CHECKING:
-    from pyjms_broker.api.message import MessageReference
-    from pyjms_broker.api.subscription import Subscription
 
 
 def audited_producers(default: int) -> int:

@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
+from pyjms_broker.api.policies import DeadLetterStrategy, SubscriptionRecoveryPolicy
 from pyjms_broker.attribute import Unit, attribute, count, duration, flag
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy, audit_depth, audited_producers
-from pyjms_broker.policy.eviction import OldestMessageEvictionStrategy
+from pyjms_broker.policy.eviction import (
+    MessageEvictionStrategy,
+    OldestMessageEvictionStrategy,
+    PendingMessageLimitStrategy,
+)
 from pyjms_broker.policy.wildcard import matches, specificity
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.policies import DeadLetterStrategy, SubscriptionRecoveryPolicy
-    from pyjms_broker.policy.eviction import MessageEvictionStrategy, PendingMessageLimitStrategy
     from pyjms_broker.policy.network_bridges import ConditionalNetworkBridgeFilterFactory
     from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
 

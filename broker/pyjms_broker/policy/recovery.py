@@ -10,20 +10,16 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.ids import IdGenerator
 from pyjms.wire.openwire.commands import MessageId, ProducerId
-from pyjms_broker.api.message import copy_command
+from pyjms_broker.api.destination import RegionDestination
+from pyjms_broker.api.message import MessageReference, copy_command
 from pyjms_broker.api.policies import MessageQuery, SubscriptionRecovery
 from pyjms_broker.attribute import Unit, attribute, count, duration
-
-if TYPE_CHECKING:
-    from pyjms_broker.api.destination import RegionDestination
-    from pyjms_broker.api.message import MessageReference
 
 __all__ = [
     "FixedCountSubscriptionRecoveryPolicy",

@@ -28,6 +28,7 @@ from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.api.fields import check_message, needs_no_check
 from pyjms_broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
 from pyjms_broker.api.statistics import DestinationStatistics
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.dead_letters import DeadLetterOrdering, unstored_dead_letter
@@ -37,7 +38,6 @@ from pyjms_broker.region.system_usage import DiskUsage
 from pyjms_broker.store.api import MessageStore, StoreState
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.region.region_broker import RegionBroker
 
 logger = get_logger(__name__)

@@ -29,10 +29,10 @@ from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.completion import completion_of as checked
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.message import MessageReference, OperationContext, Position, copy_command
+from pyjms_broker.api.policies import DeadLetterStrategy
 from pyjms_broker.api.subscription import Subscription
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.policies import DeadLetterStrategy
     from pyjms_broker.region.region_broker import RegionBroker
 
 _NO_LISTENERS_ERROR: Final = "java.lang.Throwable"

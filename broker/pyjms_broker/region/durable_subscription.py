@@ -66,6 +66,7 @@ from pyjms.selector.budget import BUSY_DELAY, SelectorsBusyException
 from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
 from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import RegionDestination
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.cursor.memory import (
     MAX_EXPIRED_PER_TURN,
@@ -85,6 +86,7 @@ from pyjms_broker.cursor.spilling import (
     StoreSource,
     never_short,
 )
+from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.dead_letters import DeadLetterOrdering
 from pyjms_broker.region.subscription import (
     SELECTS_NOTHING,
@@ -102,8 +104,6 @@ from pyjms_broker.store.api import (
 )
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.destination import RegionDestination
-    from pyjms_broker.policy.entry import PolicyEntry
     from pyjms_broker.region.region_broker import RegionBroker
     from pyjms_broker.region.topic import Topic
     from pyjms_broker.store.temp import SpooledMessage

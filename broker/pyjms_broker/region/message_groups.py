@@ -39,11 +39,10 @@ import zlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from pyjms_broker.api.message import copy_command
+from pyjms_broker.api.message import MessageReference, copy_command
+from pyjms_broker.api.subscription import Subscription
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.message import MessageReference
-    from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.region.queue import Candidate, ConsumerRing
 
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import anyio.to_thread
 
@@ -27,10 +27,8 @@ from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.wildcard import matches
-
-if TYPE_CHECKING:
-    from pyjms_broker.api.subscription import Subscription
 
 logger = get_logger(__name__)
 

@@ -96,11 +96,7 @@ from pyjms_broker.cursor.spilling import (
     never_short,
 )
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.base_destination import (
-    USUAL_PRIORITIES,
-    ArrivalOrder,
-    BaseDestination,
-)
+from pyjms_broker.region.base_destination import USUAL_PRIORITIES, ArrivalOrder, BaseDestination
 from pyjms_broker.region.bridge_filter import check_return
 from pyjms_broker.region.dead_letters import DeadLetterOrdering
 from pyjms_broker.region.memory_relief import Holder

@@ -47,11 +47,7 @@ from pyjms_broker.api.broker import Broker, InnermostBroker
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.destination import BrokerDestination, RegionDestination
-from pyjms_broker.api.fields import (
-    check_connection,
-    check_consumer,
-    check_destination,
-)
+from pyjms_broker.api.fields import check_connection, check_consumer, check_destination
 from pyjms_broker.api.message import MessageReference, SubscriptionKey
 from pyjms_broker.api.names import check_access, is_internal, is_reserved
 from pyjms_broker.api.step_queue import StepQueue

@@ -18,9 +18,9 @@ from pyjms.runtime import event_loop as _wakeup
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ConsumerControl, ConsumerId
 from pyjms_broker.api.context import ClientConnection
+from pyjms_broker.api.subscription import Subscription
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.subscription import Subscription
     from pyjms_broker.policy.entry import PolicyMap
     from pyjms_broker.policy.slow_consumers import SlowConsumerStrategy
     from pyjms_broker.region.base_destination import BaseDestination

@@ -22,13 +22,13 @@ from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import AckType, MessageAck, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConsumerExchange
+from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.transaction import Synchronization, Transaction
 from pyjms_broker.cursor.spilling import RetainedPendingList, SpoolingCursor
 from pyjms_broker.region.subscription import AbstractSubscription, SubscriptionRequest
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.destination import BrokerDestination
     from pyjms_broker.region.topic import Topic
 
 logger = get_logger(__name__)

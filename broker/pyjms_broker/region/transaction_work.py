@@ -13,13 +13,12 @@ from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
-from pyjms_broker.api.message import StoredMessage, SubscriptionKey
+from pyjms_broker.api.destination import RegionDestination
+from pyjms_broker.api.message import MessageReference, StoredMessage, SubscriptionKey
 from pyjms_broker.api.transaction import Synchronization, Transaction
 from pyjms_broker.store.api import RecoveredTransaction
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.destination import RegionDestination
-    from pyjms_broker.api.message import MessageReference
     from pyjms_broker.region.region_broker import RegionBroker
 
 logger = get_logger(__name__)

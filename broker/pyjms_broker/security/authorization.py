@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 from weakref import WeakSet
 
 from pyjms.errors import JMSSecurityException
@@ -21,12 +21,10 @@ from pyjms_broker.api.access import Right, is_answered, meaning, permanent
 from pyjms_broker.api.broker import Broker, BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange, SecurityContext
+from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.security.audit import audit_client
-
-if TYPE_CHECKING:
-    from pyjms_broker.api.destination import BrokerDestination
-    from pyjms_broker.api.subscription import Subscription
 
 _ANYBODY = "*"
 

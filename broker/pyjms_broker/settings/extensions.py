@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from pyjms.configuration.section import Section
 from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.policies import SubscriptionRecoveryPolicy
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.policies import SubscriptionRecoveryPolicy
     from pyjms_broker.store.api import PersistenceAdapter
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -21,13 +21,11 @@ from pyjms.runtime.distribution import install_command
 from pyjms.runtime.logging import get_logger
 from pyjms_broker import entry_points
 from pyjms_broker.settings.values import BuiltSection, arguments_of, types_of
+from pyjms_broker.store.api import PersistenceAdapter
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC, Statements
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
-
-if TYPE_CHECKING:
-    from pyjms_broker.store.api import PersistenceAdapter
 
 logger = get_logger(__name__)
 

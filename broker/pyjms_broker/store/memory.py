@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, TransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.message import MessageReference
 from pyjms_broker.store.adapters import DestinationStores
 from pyjms_broker.store.api import (
     OperationContext,
@@ -24,9 +25,6 @@ from pyjms_broker.store.api import (
     StoreState,
     SubscriptionKey,
 )
-
-if TYPE_CHECKING:
-    from pyjms_broker.api.message import MessageReference
 
 __all__ = [
     "MemoryMessageStore",

@@ -42,7 +42,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
 from anyio import lowlevel, to_thread
@@ -54,12 +54,10 @@ from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.frames import decode_message, encode_message
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.fast_writer import patch_raw
+from pyjms_broker.api.message import MessageReference
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.files import make_private_directory
 from pyjms_broker.store.journal.disk import NO_HANDLE_ERRORS, NO_SPACE_ERRORS, SpareHandle
-
-if TYPE_CHECKING:
-    from pyjms_broker.api.message import MessageReference
 
 logger = get_logger(__name__)
 

@@ -32,11 +32,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, Waiter, end_tasks, spawn
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.discovery import DiscoveryAgent, create_agent, known_agents
-from pyjms.transport.failover.brokers import (
-    BrokerList,
-    FailoverOptions,
-    read_failover_options,
-)
+from pyjms.transport.failover.brokers import BrokerList, FailoverOptions, read_failover_options
 from pyjms.transport.failover.connector import Connector, CreateTransport, Peer
 from pyjms.transport.failover.state import (
     ClientState,

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from pyjms.wire.amqp.format import (
     AMQP,
@@ -40,6 +40,7 @@ from pyjms.wire.amqp.format import (
     Item,
     ProtocolHeader,
 )
+from pyjms.wire.amqp.links import Receiver, Sender
 from pyjms.wire.amqp.performatives import (
     MAX_UINT,
     Begin,
@@ -52,10 +53,7 @@ from pyjms.wire.amqp.performatives import (
     Transfer,
 )
 from pyjms.wire.amqp.session import Session
-
-if TYPE_CHECKING:
-    from pyjms.wire.amqp.links import Receiver, Sender
-    from pyjms.wire.limits import UnfinishedFrame
+from pyjms.wire.limits import UnfinishedFrame
 
 ILLEGAL_STATE: Final = "amqp:illegal-state"
 RESOURCE_LIMIT: Final = "amqp:resource-limit-exceeded"

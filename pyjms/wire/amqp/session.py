@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.wire.amqp.deliveries import Delivery, Unsettled, difference
 from pyjms.wire.amqp.format import FRAMING_ERROR, Frame, Item
-from pyjms.wire.amqp.links import (
-    FRAME_HEAD,
-    INVALID_FIELD,
-    RESOURCE_LIMIT,
-    Link,
-    Receiver,
-    Sender,
-)
+from pyjms.wire.amqp.links import FRAME_HEAD, INVALID_FIELD, RESOURCE_LIMIT, Link, Receiver, Sender
 from pyjms.wire.amqp.performatives import (
     MAX_UINT,
     RECEIVER,

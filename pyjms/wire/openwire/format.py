@@ -37,10 +37,7 @@ from pyjms.wire.openwire.fast_writer import FastWriter
 from pyjms.wire.openwire.kinds import I32
 from pyjms.wire.openwire.reader import LooseReader, Reader, TightReader, TruncatedFrameError
 from pyjms.wire.openwire.schema import CURRENT_VERSION, Structure
-from pyjms.wire.openwire.settings import (
-    NegotiatedSettings,
-    WireFormatSettings,
-)
+from pyjms.wire.openwire.settings import NegotiatedSettings, WireFormatSettings
 from pyjms.wire.openwire.writer import LooseWriter, TightWriter, Writer
 
 __all__ = ["OpenWireFormat"]

@@ -18,12 +18,7 @@ from typing import Final, NamedTuple
 
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire import kinds
-from pyjms.wire.openwire.commands import (
-    TYPES,
-    ActiveMQMessage,
-    DataStructure,
-    Field,
-)
+from pyjms.wire.openwire.commands import TYPES, ActiveMQMessage, DataStructure, Field
 
 NULL_TYPE: Final = 0
 OLDEST_VERSION: Final = 1

@@ -1,8 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.brokers.comparison import (
-    broker_url,
-    connect,
-    name,
-    quick_factory,
-)
+from tests.kit.brokers.comparison import broker_url, connect, name, quick_factory

@@ -36,15 +36,7 @@ from pyjms.wire.openwire.commands import ConsumerControl, MessageAck
 from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConsumerExchange
-from tests.kit.amqp.client import (
-    SETTLED,
-    AmqpBroker,
-    Receiver,
-    Sender,
-    StartAmqp,
-    left,
-    text,
-)
+from tests.kit.amqp.client import SETTLED, AmqpBroker, Receiver, Sender, StartAmqp, left, text
 
 SELECTOR = Symbol("apache.org:selector-filter:string")
 NO_LOCAL = Symbol("apache.org:no-local-filter:list")

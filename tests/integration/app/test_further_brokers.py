@@ -8,13 +8,7 @@ import anyio
 import pytest
 from dependency_injector.wiring import Provide
 
-from pyjms import (
-    ConfigurationException,
-    JmsApplication,
-    JmsTemplate,
-    PyjmsSettings,
-    jms_listener,
-)
+from pyjms import ConfigurationException, JmsApplication, JmsTemplate, PyjmsSettings, jms_listener
 from pyjms.aio import JmsTemplate as AioTemplate
 from pyjms.support.embedded_broker import EmbeddedBroker
 from pyjms_broker import BrokerService

@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.errors import JMSException
-from pyjms.jms.destination import (
-    Queue,
-    TemporaryQueue,
-    TemporaryTopic,
-    Topic,
-    advisory_topic,
-)
+from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic, advisory_topic
 from pyjms.wire.openwire.commands import (
     AckType,
     ActiveMQMessage,

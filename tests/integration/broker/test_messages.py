@@ -8,12 +8,7 @@ import pytest
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
-from pyjms.wire.openwire.commands import (
-    AckType,
-    Command,
-    Throwable,
-    TransactionType,
-)
+from pyjms.wire.openwire.commands import AckType, Command, Throwable, TransactionType
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.primitives import decode_map, decode_text
 from pyjms_broker.testing import EmbeddedTestBroker

@@ -18,11 +18,7 @@ from pyjms.client import (
     advisory_topic,
     read_advisory,
 )
-from pyjms.errors import (
-    IllegalStateException,
-    MessageFormatException,
-    NoConsumerException,
-)
+from pyjms.errors import IllegalStateException, MessageFormatException, NoConsumerException
 from pyjms.jms.api import MessageConsumer, Session
 from pyjms.jms.destination import parse_destination
 from pyjms.testing.clock import VirtualClock

@@ -1,8 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.servers.java_client import (
-    java,
-    java_command,
-    jvm,
-    name,
-)
+from tests.kit.servers.java_client import java, java_command, jvm, name

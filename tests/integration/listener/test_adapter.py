@@ -9,13 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyjms import (
-    JMSException,
-    ListenerExecutionFailedException,
-    Queue,
-    TextMessage,
-    Topic,
-)
+from pyjms import JMSException, ListenerExecutionFailedException, Queue, TextMessage, Topic
 from pyjms.listener import MessageListenerAdapter
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate

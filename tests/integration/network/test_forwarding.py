@@ -11,12 +11,7 @@ from pyjms.errors import ConfigurationException, ConnectionFailedException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.registry import create_transport
-from pyjms.wire.openwire.commands import (
-    AckType,
-    BrokerInfo,
-    ConnectionInfo,
-    RemoveSubscriptionInfo,
-)
+from pyjms.wire.openwire.commands import AckType, BrokerInfo, ConnectionInfo, RemoveSubscriptionInfo
 from pyjms_broker.api.broker import BrokerFilter
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.network import NetworkConnectorAttributes

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.brokers.access_matrix import (
-    DESTINATIONS,
-    OPERATIONS,
-    RIGHTS,
-    USERS,
-    expected,
-    found,
-)
+from tests.kit.brokers.access_matrix import DESTINATIONS, OPERATIONS, RIGHTS, USERS, expected, found
 from tests.kit.brokers.security import StartSecured
 
 

@@ -17,15 +17,7 @@ from pyjms.wire.amqp.performatives import (
     Target,
 )
 from tests.kit.amqp.client import AmqpBroker, AmqpClient, Sender, StartAmqp, text
-from tests.kit.brokers.access_matrix import (
-    ADMIN,
-    DESTINATIONS,
-    READ,
-    RIGHTS,
-    ROLES,
-    USERS,
-    WRITE,
-)
+from tests.kit.brokers.access_matrix import ADMIN, DESTINATIONS, READ, RIGHTS, ROLES, USERS, WRITE
 from tests.kit.tls import CertificateFiles
 
 

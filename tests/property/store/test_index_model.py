@@ -8,13 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pyjms.wire.kahadb.commands import DestinationType, KahaDestination
 from pyjms.wire.kahadb.journal import Location

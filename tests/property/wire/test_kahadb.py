@@ -17,12 +17,7 @@ from pyjms.wire.kahadb.codec import (
     read_varint,
     to_signed,
 )
-from pyjms.wire.kahadb.commands import (
-    COMMANDS,
-    FieldKind,
-    KahaStructure,
-    fields_of,
-)
+from pyjms.wire.kahadb.commands import COMMANDS, FieldKind, KahaStructure, fields_of
 from pyjms.wire.kahadb.frames import decode_ack, decode_message, decode_subscription_info
 from pyjms.wire.kahadb.journal import END_MARKER, preallocation
 from pyjms.wire.kahadb.segments import SegmentReader

@@ -48,9 +48,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
     XATransactionId,
 )
-from pyjms.wire.openwire.commands import (
-    ConnectionError as ConnectionErrorCommand,
-)
+from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.connector.vm.connector import VmConnector
 from tests.kit.clients.recording_broker import Client, Host

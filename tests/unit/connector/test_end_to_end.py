@@ -42,9 +42,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
     XATransactionId,
 )
-from pyjms.wire.openwire.commands import (
-    ConnectionError as ConnectionErrorCommand,
-)
+from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.primitives import decode_text, encode_text
 from pyjms_broker.service import BrokerService
 from tests.kit.values import present

@@ -28,9 +28,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
     XATransactionId,
 )
-from pyjms.wire.openwire.commands import (
-    ConnectionError as ConnectionErrorCommand,
-)
+from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConsumerExchange
 from tests.kit.clients.recording_broker import Client, Host

@@ -2,12 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.jms.mutf8 import (
-    decode_mutf8,
-    decode_mutf8_lenient,
-    encode_mutf8,
-    utf16_length,
-)
+from pyjms.jms.mutf8 import decode_mutf8, decode_mutf8_lenient, encode_mutf8, utf16_length
 
 # openwire-encoding 2.1
 FORMS = [

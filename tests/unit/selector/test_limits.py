@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.errors import InvalidSelectorException
-from pyjms.selector import (
-    Selector,
-    SelectorLimitException,
-    SelectorLimits,
-    compile_selector,
-)
+from pyjms.selector import Selector, SelectorLimitException, SelectorLimits, compile_selector
 from pyjms.selector.parser import blank_comments
 
 LONG = "a" * 4_000_000

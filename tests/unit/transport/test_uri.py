@@ -3,12 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.errors import ConfigurationException
-from pyjms.transport.uri import (
-    TransportURI,
-    default_broker_url,
-    did_you_mean,
-    parse_broker_uri,
-)
+from pyjms.transport.uri import TransportURI, default_broker_url, did_you_mean, parse_broker_uri
 
 parse = TransportURI.parse
 

@@ -8,14 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pyjms.transport.options import (
-    Options,
-    at_least,
-    boolean,
-    duration,
-    integer,
-    milliseconds,
-)
+from pyjms.transport.options import Options, at_least, boolean, duration, integer, milliseconds
 from pyjms.wire.limits import MAX_FRAME_SIZE
 from pyjms_broker.connector.amqp.incoming import NATIVE, TRANSFORMERS
 from pyjms_broker.connector.amqp.session import AmqpSession

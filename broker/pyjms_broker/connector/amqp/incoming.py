@@ -24,9 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyjms.errors import JMSException, MessageFormatException
-from pyjms.jms.destination import (
-    parse_destination,
-)
+from pyjms.jms.destination import parse_destination
 from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_CRON,
     AMQ_SCHEDULED_DELAY,
@@ -67,11 +65,7 @@ from pyjms.wire.openwire.commands import (
     ActiveMQStreamMessage,
     ActiveMQTextMessage,
 )
-from pyjms.wire.openwire.primitives import (
-    encode_map,
-    encode_text,
-    encode_values,
-)
+from pyjms.wire.openwire.primitives import encode_map, encode_text, encode_values
 
 PREFIX: Final = "JMS_AMQP_"
 NATIVE_PROPERTY: Final = f"{PREFIX}NATIVE"

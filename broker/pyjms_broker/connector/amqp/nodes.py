@@ -13,12 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from pyjms.errors import JMSException
-from pyjms.jms.destination import (
-    Destination,
-    TemporaryQueue,
-    TemporaryTopic,
-    parse_destination,
-)
+from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic, parse_destination
 from pyjms.transport.options import Options, boolean, integer, options_for
 from pyjms.wire.amqp.performatives import DeleteOnClose, Error, Source, Target
 from pyjms.wire.amqp.values import Described, Symbol, ULong

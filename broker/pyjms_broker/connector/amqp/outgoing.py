@@ -14,13 +14,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyjms.errors import JMSException, MessageFormatException
-from pyjms.jms.destination import (
-    Destination,
-    Queue,
-    TemporaryQueue,
-    TemporaryTopic,
-    Topic,
-)
+from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.types import Byte
 from pyjms.runtime import clock as _clock
 from pyjms.wire.amqp.codec import I64, U32, U32_PAIR, encode_value

@@ -81,18 +81,13 @@ from pyjms_broker.connector.amqp.nodes import (
     RESOURCE_LIMIT,
     error_of,
 )
-from pyjms_broker.connector.amqp.producer_links import (
-    ProducerLink,
-    attach_producer,
-    producer_of,
-)
+from pyjms_broker.connector.amqp.producer_links import ProducerLink, attach_producer, producer_of
 from pyjms_broker.connector.amqp.transactions import Transaction, attach_coordinator
-from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION
+from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION, BrokerHost
 from pyjms_broker.connector.client_session import Accepted, ClientSession, Failed, State
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.amqp.connector import AmqpOptions
-    from pyjms_broker.connector.base import BrokerHost
 
 logger = get_logger(__name__)
 

@@ -8,14 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pyjms.transport.options import (
-    Options,
-    at_least,
-    boolean,
-    duration,
-    integer,
-    milliseconds,
-)
+from pyjms.transport.options import Options, at_least, boolean, duration, integer, milliseconds
 from pyjms.wire.mqtt import MAX_PACKET_SIZE
 from pyjms_broker.connector.client_session import ClientConnector, ClientOptions, ClientProtocol
 from pyjms_broker.connector.mqtt.session import MqttSession

@@ -33,9 +33,9 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.completion import Completion, completion_of
 from pyjms_broker.api.context import ProducerExchange
+from pyjms_broker.api.transaction import Transaction
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.transaction import Transaction
     from pyjms_broker.region.queue import Queue
     from pyjms_broker.region.region_broker import RegionBroker
 

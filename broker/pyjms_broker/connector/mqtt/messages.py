@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pyjms.errors import JMSException, MessageFormatException
 from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert
@@ -36,10 +36,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
 from pyjms_broker.connector.bodies import LATEST_BODY
-from pyjms_broker.connector.mqtt.topics import unusable
-
-if TYPE_CHECKING:
-    from pyjms_broker.connector.mqtt.topics import DefaultSubscriptions
+from pyjms_broker.connector.mqtt.topics import DefaultSubscriptions, unusable
 
 logger = get_logger(__name__)
 

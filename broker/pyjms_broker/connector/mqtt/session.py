@@ -91,6 +91,7 @@ from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorComma
 from pyjms_broker.api.access import Right
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
+from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.client_session import Accepted, ClientSession, Done, Failed, State
 from pyjms_broker.connector.mqtt.deliveries import Deliveries, Subscription
 from pyjms_broker.connector.mqtt.handlers import HANDLERS, answer_to, on_published, on_refused
@@ -104,7 +105,6 @@ from pyjms_broker.connector.mqtt.state import (
 from pyjms_broker.connector.mqtt.topics import STRATEGIES
 
 if TYPE_CHECKING:
-    from pyjms_broker.connector.base import BrokerHost
     from pyjms_broker.connector.mqtt.connector import MqttOptions
     from pyjms_broker.region.region_broker import RegionBroker
 

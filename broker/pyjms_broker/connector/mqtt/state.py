@@ -22,6 +22,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.wire.mqtt import V5, Filter, MqttFormat, Will
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.connector.mqtt.marks import (
     DONE,
     FILTER,
@@ -37,7 +38,6 @@ from pyjms_broker.connector.mqtt.marks import (
 )
 
 if TYPE_CHECKING:
-    from pyjms_broker.api.transaction import Transaction
     from pyjms_broker.connector.mqtt.deliveries import Subscription
 
 _ROW: Final = 300

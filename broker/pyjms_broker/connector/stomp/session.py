@@ -71,6 +71,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.stomp import HEART_BEAT, V1_0, V1_1, V1_2, VERSIONS, Frame, StompFormat
+from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.bodies import LATEST_BODY
 from pyjms_broker.connector.client_session import Accepted, ClientSession, Done, Failed, State
 from pyjms_broker.connector.stomp.answers import Answers, Request
@@ -85,7 +86,6 @@ from pyjms_broker.connector.stomp.headers import (
 from pyjms_broker.connector.stomp.messages import to_frame, to_message
 
 if TYPE_CHECKING:
-    from pyjms_broker.connector.base import BrokerHost
     from pyjms_broker.connector.stomp.connector import StompOptions
 
 logger = get_logger(__name__)

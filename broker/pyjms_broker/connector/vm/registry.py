@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pyjms.errors import (
-    ConfigurationException,
-    IllegalStateException,
-    ResourceAllocationException,
-)
+from pyjms.errors import ConfigurationException, IllegalStateException, ResourceAllocationException
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import LoopHandle
 from pyjms.runtime.fork import call_in_child

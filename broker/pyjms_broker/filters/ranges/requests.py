@@ -36,12 +36,7 @@ from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import StoredMessage
 from pyjms_broker.api.names import check_access
 from pyjms_broker.api.usage import MemoryUsage
-from pyjms_broker.filters.ranges.leases import (
-    Leases,
-    ProgressRecords,
-    QueueReading,
-    wait_for_any,
-)
+from pyjms_broker.filters.ranges.leases import Leases, ProgressRecords, QueueReading, wait_for_any
 from pyjms_broker.filters.ranges.protocol import (
     RangesError,
     ReplyFactory,

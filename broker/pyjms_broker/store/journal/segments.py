@@ -48,12 +48,7 @@ from pyjms.wire.kahadb.journal import (
     segment_name,
     segment_number,
 )
-from pyjms.wire.kahadb.segments import (
-    LARGEST_READ,
-    SegmentChecks,
-    SegmentReader,
-    Skipped,
-)
+from pyjms.wire.kahadb.segments import LARGEST_READ, SegmentChecks, SegmentReader, Skipped
 from pyjms_broker.store.damage import is_damage
 from pyjms_broker.store.journal.disk import Disk, SpareHandle
 from pyjms_broker.store.journal.settings import (

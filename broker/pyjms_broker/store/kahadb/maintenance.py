@@ -101,11 +101,7 @@ from pyjms_broker.store.kahadb.index import (
     SubscriptionIndex,
     TopicIndex,
 )
-from pyjms_broker.store.kahadb.index.destination import (
-    DIRTY_LIMIT,
-    TOPIC_TYPES,
-    DestinationIndex,
-)
+from pyjms_broker.store.kahadb.index.destination import DIRTY_LIMIT, TOPIC_TYPES, DestinationIndex
 from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.records import (
     TRANSACTION,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
@@ -49,15 +49,8 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.fast_writer import marshal_body, patch_raw
 from pyjms_broker.api.fields import can_be_written, writable
-from pyjms_broker.api.message import duplicate_id_of
-from pyjms_broker.store.kahadb.index.database import (
-    LARGEST_SEQUENCE,
-    MessageMetadata,
-    split_id,
-)
-
-if TYPE_CHECKING:
-    from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.message import MessageReference, duplicate_id_of
+from pyjms_broker.store.kahadb.index.database import LARGEST_SEQUENCE, MessageMetadata, split_id
 
 logger = get_logger(__name__)
 

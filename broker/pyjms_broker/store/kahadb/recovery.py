@@ -110,11 +110,7 @@ from pyjms_broker.store.kahadb.records import (
     parse_trace,
 )
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
-from pyjms_broker.store.kahadb.transactions import (
-    OpenTransaction,
-    Operation,
-    apply_operations,
-)
+from pyjms_broker.store.kahadb.transactions import OpenTransaction, Operation, apply_operations
 
 logger = get_logger(__name__)
 

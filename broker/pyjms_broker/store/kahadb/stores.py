@@ -21,7 +21,7 @@ replay assigns the same numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
@@ -37,6 +37,7 @@ from pyjms.wire.kahadb.frames import (
 )
 from pyjms.wire.openwire.commands import MessageId, SubscriptionInfo
 from pyjms_broker.api.completion import COMPLETED, Completion
+from pyjms_broker.api.message import MessageReference
 from pyjms_broker.store.api import (
     OperationContext,
     Position,
@@ -46,11 +47,7 @@ from pyjms_broker.store.api import (
     SubscriptionKey,
 )
 from pyjms_broker.store.damage import is_damage
-from pyjms_broker.store.kahadb.index import (
-    DestinationIndex,
-    IndexEntry,
-    MessageMetadata,
-)
+from pyjms_broker.store.kahadb.index import DestinationIndex, IndexEntry, MessageMetadata
 from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.records import (
     ARRIVALS,
@@ -62,9 +59,6 @@ from pyjms_broker.store.kahadb.records import (
     trace_record,
 )
 from pyjms_broker.store.kahadb.transactions import KahaDBTransactionStore, Operation
-
-if TYPE_CHECKING:
-    from pyjms_broker.api.message import MessageReference
 
 logger = get_logger(__name__)
 

@@ -34,7 +34,7 @@ oldest one in the index. (activemq-persistence K13, K15, K22, S6)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.commands import (
@@ -47,7 +47,7 @@ from pyjms.wire.kahadb.frames import decode_subscription_info, from_kaha_destina
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, TransactionId, XATransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.message import Position, StoredMessage, SubscriptionKey
+from pyjms_broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
 from pyjms_broker.store.api import RecoveredTransaction
 from pyjms_broker.store.kahadb.index import (
     DestinationIndex,
@@ -66,9 +66,6 @@ from pyjms_broker.store.kahadb.records import (
     transaction_field,
     transaction_record,
 )
-
-if TYPE_CHECKING:
-    from pyjms_broker.api.message import MessageReference
 
 
 class Operation:

@@ -16,11 +16,7 @@ import pytest
 from pyjms.client.factory import ConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory, SingleConnectionFactory
 from pyjms.connection.transaction import JmsTransactionManager
-from pyjms.errors import (
-    IllegalStateException,
-    MessageConversionException,
-    MessageFormatException,
-)
+from pyjms.errors import IllegalStateException, MessageConversionException, MessageFormatException
 from pyjms.jms.api import QueueBrowser, Session
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import MapMessage, Message, StreamMessage, TextMessage

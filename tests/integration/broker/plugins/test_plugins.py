@@ -14,12 +14,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.runtime import clock as _clock
 from pyjms.testing.clock import VirtualClock
-from pyjms.wire.openwire.commands import (
-    AckType,
-    ActiveMQMessage,
-    BrokerId,
-    TransactionType,
-)
+from pyjms.wire.openwire.commands import AckType, ActiveMQMessage, BrokerId, TransactionType
 from pyjms.wire.openwire.primitives import decode_map, encode_map
 from pyjms_broker.plugins import event_logging
 from pyjms_broker.plugins.discarding_dlq import DiscardingDLQBrokerPlugin

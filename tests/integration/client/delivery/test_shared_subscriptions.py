@@ -9,11 +9,7 @@ import pytest
 from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.connection.pool import PooledConnectionFactory
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import (
-    InvalidDestinationException,
-    JMSException,
-    UnsupportedOperationException,
-)
+from pyjms.errors import InvalidDestinationException, JMSException, UnsupportedOperationException
 from pyjms.jms.destination import Queue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import BrokerId
 from tests.kit.clients.embedded import Client

@@ -6,11 +6,7 @@ import anyio
 import pytest
 
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import (
-    IllegalStateException,
-    InvalidDestinationException,
-    JMSException,
-)
+from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.jms.message import BytesMessage, Message, ObjectMessage
 from tests.kit.clients.embedded import Client

@@ -9,10 +9,7 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.codec import encode_command
-from pyjms.wire.kahadb.commands import (
-    KahaAddScheduledJobCommand,
-    KahaRescheduleJobCommand,
-)
+from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand, KahaRescheduleJobCommand
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms_broker.store.api import StoreState

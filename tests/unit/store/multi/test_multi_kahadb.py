@@ -18,10 +18,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.testing.clock import VirtualClock
-from pyjms.wire.kahadb.commands import (
-    KahaCommitCommand,
-    KahaPrepareCommand,
-)
+from pyjms.wire.kahadb.commands import KahaCommitCommand, KahaPrepareCommand
 from pyjms.wire.kahadb.segments import JournalFiles
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,

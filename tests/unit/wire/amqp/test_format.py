@@ -6,13 +6,7 @@ import pytest
 
 from pyjms.errors import LocalProtocolError
 from pyjms.wire.amqp.format import AMQP, SASL, AmqpFormat, Fault, Frame, Item, ProtocolHeader
-from pyjms.wire.amqp.performatives import (
-    End,
-    Open,
-    SaslInit,
-    SaslOutcome,
-    Transfer,
-)
+from pyjms.wire.amqp.performatives import End, Open, SaslInit, SaslOutcome, Transfer
 from pyjms.wire.limits import LARGE_FRAME, FrameBudget, UnfinishedFrame
 
 HEADER = b"AMQP\0\1\0\0"

@@ -12,9 +12,7 @@ import pytest
 
 from pyjms.errors import LocalProtocolError
 from pyjms.wire.kahadb.codec import encode_command
-from pyjms.wire.kahadb.commands import (
-    KahaTraceCommand,
-)
+from pyjms.wire.kahadb.commands import KahaTraceCommand
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.journal import (
     END_MARKER,

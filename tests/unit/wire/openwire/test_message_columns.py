@@ -11,20 +11,9 @@ from hypothesis import strategies as st
 from pyjms.errors import JMSException, MessageFormatException
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.frames import decode_message, encode_message
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    ActiveMQTextMessage,
-    MessageId,
-    ProducerId,
-)
+from pyjms.wire.openwire.commands import ActiveMQMessage, ActiveMQTextMessage, MessageId, ProducerId
 from pyjms.wire.openwire.format import OpenWireFormat
-from pyjms.wire.openwire.message_columns import (
-    ADDED,
-    COLUMNS,
-    DECLINED,
-    LEFT_OUT,
-    MessageColumns,
-)
+from pyjms.wire.openwire.message_columns import ADDED, COLUMNS, DECLINED, LEFT_OUT, MessageColumns
 from pyjms.wire.openwire.primitives import encode_map, encode_text
 from pyjms.wire.openwire.settings import WireFormatSettings
 from tests.kit.properties import examples
