@@ -52,6 +52,7 @@ class VmTransport(Transport[Command]):
         self._error: Exception | None = None
         self._stopped = False
         self._receive_run: Callable[[deque[Command]], object] | None = None
+        self._late: list[Callable[[], object]] | None = None  # what is deferred while a run arrives
         self.inbox = self._new_inbox()
         """The inbox for the peer's commands, or bytes if there is a wire format."""
 
@@ -111,6 +112,12 @@ class VmTransport(Transport[Command]):
         peer.inbox.put_all(run)
         return len(run)
 
+    def defer(self, function: Callable[[], object]) -> bool:
+        if self._late is None:
+            return False
+        self._late.append(function)
+        return True
+
     @property
     def congested(self) -> bool:
         return self.peer is not None and self.peer.inbox.congested
@@ -131,7 +138,12 @@ class VmTransport(Transport[Command]):
 
     def _deliver(self, commands: deque[Command]) -> None:
         if self._receive_run is not None:
+            late: list[Callable[[], object]] = []
+            self._late = late
             self._receive_run(commands)
+            self._late = None
+            for function in late:
+                function()
             return
         while commands and not self.inbox.is_paused:
             self.listener.on_command(commands.popleft())
