@@ -137,20 +137,20 @@ def prepare_module(module: Path) -> None:
             sys.exit(f"{module}:{line + 1}: leave this line empty, for a decorator")
         lines[line] = "@mypyc_attr(allow_interpreted_subclasses=True)"
     lines[imports] += "; from typing import TYPE_CHECKING, Any"
-    lines[imports] += "; from pyjms.runtime.build import caused"
+    lines[imports] += "; from pyjms.runtime.build import add_cause"
     lines[imports + 1] = "if TYPE_CHECKING: from mypy_extensions import mypyc_attr"
     module.write_text("\n".join(lines), encoding="utf-8")
 
 
 def _call_with_cause(lines: list[str], node: ast.Raise) -> None:
-    """Make `raise caused(error, cause)` of `raise error from cause`."""
+    """Make `raise add_cause(error, cause)` of `raise error from cause`."""
     error, cause = node.exc, node.cause
     assert error is not None
     assert cause is not None
     texts = (  # from the right to the left
         (node.end_lineno, node.end_col_offset, node.end_col_offset, ")"),
         (cause.lineno, error.end_col_offset, cause.col_offset, ","),
-        (node.lineno, node.col_offset, node.col_offset + len("raise "), "raise caused("),
+        (node.lineno, node.col_offset, node.col_offset + len("raise "), "raise add_cause("),
     )
     for number, start, end, text in texts:
         assert number is not None

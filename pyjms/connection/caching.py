@@ -55,7 +55,7 @@ from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, spawn
 from pyjms.runtime.fork import inherits
-from pyjms.runtime.forwarding import DelegatedAttribute, delegated
+from pyjms.runtime.forwarding import DelegatedAttribute, delegate
 from pyjms.runtime.keywords import constructor_names_keywords
 from pyjms.runtime.logging import get_logger
 from pyjms.template.resources import quietly
@@ -920,12 +920,12 @@ class CachedSession(SessionHandle[SessionEntry]):
         )
 
     # never cached
-    create_shared_consumer = delegated(api.Session.create_shared_consumer, _session_of)
-    create_shared_durable_consumer = delegated(
+    create_shared_consumer = delegate(api.Session.create_shared_consumer, _session_of)
+    create_shared_durable_consumer = delegate(
         api.Session.create_shared_durable_consumer, _session_of
     )
-    create_browser = delegated(api.Session.create_browser, _session_of)
-    add_synchronization = delegated(api.Session.add_synchronization, _session_of)
+    create_browser = delegate(api.Session.create_browser, _session_of)
+    add_synchronization = delegate(api.Session.add_synchronization, _session_of)
 
     async def commit(self) -> None:
         """Commit; afterwards there is nothing to roll back."""

@@ -21,7 +21,7 @@ from pyjms.jms.domain import (
     open_connection,
 )
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.runtime.forwarding import DelegatedAttribute, delegated
+from pyjms.runtime.forwarding import DelegatedAttribute, delegate
 from pyjms.template.resources import (
     BoundResource,
     active_transaction,
@@ -91,15 +91,15 @@ class DelegatingConnection(QueueConnection, TopicConnection):
     transformer: DelegatedAttribute[Any] = DelegatedAttribute(
         _target, read_only=False
     )  # extensions of ActiveMQ
-    set_client_id: Final = delegated(Connection.set_client_id, _target)
-    create_connection_consumer: Final = delegated(Connection.create_connection_consumer, _target)
-    create_durable_connection_consumer: Final = delegated(
+    set_client_id: Final = delegate(Connection.set_client_id, _target)
+    create_connection_consumer: Final = delegate(Connection.create_connection_consumer, _target)
+    create_durable_connection_consumer: Final = delegate(
         Connection.create_durable_connection_consumer, _target
     )
-    create_session = delegated(Connection.create_session, _target)
-    start = delegated(Connection.start, _target)
-    stop = delegated(Connection.stop, _target)
-    close = delegated(Connection.close, _target)
+    create_session = delegate(Connection.create_session, _target)
+    start = delegate(Connection.start, _target)
+    stop = delegate(Connection.stop, _target)
+    close = delegate(Connection.close, _target)
 
 
 class _StoppedBeforeClose(DelegatingConnection):

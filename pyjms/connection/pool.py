@@ -52,7 +52,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import FOR_EVER, check_seconds
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
 from pyjms.runtime.fork import inherits
-from pyjms.runtime.forwarding import DelegatedAttribute, delegated_as
+from pyjms.runtime.forwarding import DelegatedAttribute, delegate_with
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.keywords import refuse_unknown_keywords
 from pyjms.runtime.logging import get_logger
@@ -550,16 +550,16 @@ class PooledSession(SessionHandle[PhysicalSession]):
             )
         )
 
-    create_consumer = delegated_as(api.Session.create_consumer, target_of, _consumer)
-    create_pull_consumer = delegated_as(api.Session.create_pull_consumer, target_of, _consumer)
-    create_durable_subscriber = delegated_as(
+    create_consumer = delegate_with(api.Session.create_consumer, target_of, _consumer)
+    create_pull_consumer = delegate_with(api.Session.create_pull_consumer, target_of, _consumer)
+    create_durable_subscriber = delegate_with(
         api.Session.create_durable_subscriber, target_of, _consumer
     )
-    create_shared_consumer = delegated_as(api.Session.create_shared_consumer, target_of, _consumer)
-    create_shared_durable_consumer = delegated_as(
+    create_shared_consumer = delegate_with(api.Session.create_shared_consumer, target_of, _consumer)
+    create_shared_durable_consumer = delegate_with(
         api.Session.create_shared_durable_consumer, target_of, _consumer
     )
-    create_browser = delegated_as(api.Session.create_browser, target_of, _browser)
+    create_browser = delegate_with(api.Session.create_browser, target_of, _browser)
 
     def _take(self) -> PhysicalSession | None:
         self._on_close(self)

@@ -28,16 +28,16 @@ from pyjms.jms.api import (
 from pyjms.jms.delegating import DelegatingConsumer, DelegatingSession
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import Message
-from pyjms.runtime.forwarding import DelegatedAttribute, delegated
+from pyjms.runtime.forwarding import DelegatedAttribute, delegate
 
 _target = attrgetter("target")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _delegated_overloads(function: _F) -> _F:
+def _delegate_overloads(function: _F) -> _F:
     """Delegate a method with overloads, and keep them for type checkers."""
-    return cast("_F", delegated(cast("Callable[..., Any]", function), _target))
+    return cast("_F", delegate(cast("Callable[..., Any]", function), _target))
 
 
 class _Producer(MessageProducer):
@@ -59,8 +59,8 @@ class _Producer(MessageProducer):
     stats: DelegatedAttribute[Any] = DelegatedAttribute(_target, read_only=True)  # ActiveMQ's
     transformer: DelegatedAttribute[Any] = DelegatedAttribute(_target, read_only=False)
     send_timeout: DelegatedAttribute[float | None] = DelegatedAttribute(_target, read_only=False)
-    send: Final = _delegated_overloads(MessageProducer.send)
-    close: Final = delegated(MessageProducer.close, _target)
+    send: Final = _delegate_overloads(MessageProducer.send)
+    close: Final = delegate(MessageProducer.close, _target)
 
 
 class QueueSender(_Producer):
@@ -75,7 +75,7 @@ class QueueSender(_Producer):
 class TopicPublisher(_Producer):
     """Publishes messages to topics. JMS: javax.jms.TopicPublisher (JMS 1.1 section 6.7)."""
 
-    publish: Final = _delegated_overloads(MessageProducer.send)
+    publish: Final = _delegate_overloads(MessageProducer.send)
 
     @property
     def topic(self) -> Topic | None:
@@ -153,11 +153,11 @@ def _in_domain(
     function: Callable[Concatenate[Session, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     """Return a method that checks the domain of the destination, and calls the target's method."""
-    delegate = delegated(function, attrgetter("target"))
+    call_target = delegate(function, attrgetter("target"))
 
     async def call(self: DomainSession, /, *args: P.args, **kwargs: P.kwargs) -> R:
         self.check(args[0] if args else kwargs.get("destination"))
-        return await delegate(self, *args, **kwargs)
+        return await call_target(self, *args, **kwargs)
 
     functools.update_wrapper(call, function, updated=())  # it marks abstract methods
     return call
@@ -180,7 +180,7 @@ class DomainSession(DelegatingSession):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.target!r}>"
 
-    close: Final = delegated(Session.close, attrgetter("target"))
+    close: Final = delegate(Session.close, attrgetter("target"))
 
     create_producer = _in_domain(Session.create_producer)
     create_consumer = _in_domain(Session.create_consumer)

@@ -49,7 +49,7 @@ def prefer_sources() -> None:
         sys.meta_path.insert(0, _SourceFinder())
 
 
-def caused(
+def add_cause(
     error: BaseException | type[BaseException], cause: BaseException | None
 ) -> BaseException:
     """Return `error` with its cause: the build makes a call of this of each `raise ... from`."""

@@ -1,11 +1,11 @@
 """Lazily imported names, properties, and attributes and methods that delegate to another object.
 
 `lazily` is for packages whose public names are imported from their modules on first use (PEP 562).
-`DelegatedAttribute` and `delegated` forward to attributes and methods of another object, the
+`DelegatedAttribute` and `delegate` forward to attributes and methods of another object, the
 target. Each name is written once, and type checkers see the definition in the target's class:
 
     class Filter(Broker):
-        add_session = delegated(Broker.add_session, attrgetter("next"))
+        add_session = delegate(Broker.add_session, attrgetter("next"))
         size = DelegatedAttribute[int](attrgetter("next"), "Bytes.", read_only=True)
 
 `Computed` and `Checked` are properties for classes that have several alike: a value of another name
@@ -200,7 +200,7 @@ class DelegatedAttribute(Generic[V]):
         setattr(self._target(instance), self.name, value)
 
 
-def delegated(
+def delegate(
     function: Callable[Concatenate[T, P], R], target: Callable[[Any], Any]
 ) -> Callable[Concatenate[Any, P], R]:
     """Return a method that calls the target's method with the name of `function`.
@@ -218,16 +218,16 @@ def delegated(
     return call
 
 
-def delegated_as(
+def delegate_with(
     function: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
     target: Callable[[Any], Any],
     change: Callable[[Any, R], R],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     """Return a coroutine method that applies `change(self, result)` to the target's result."""
-    delegate = delegated(function, target)
+    call_target = delegate(function, target)
 
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return change(self, await delegate(self, *args, **kwargs))
+        return change(self, await call_target(self, *args, **kwargs))
 
     functools.update_wrapper(call, function, updated=())
     return call

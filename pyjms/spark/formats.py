@@ -178,7 +178,7 @@ class _Writer:
         return SentRows(sink.send_rows(options, iterator, to_messages))
 
     def _publish(self, messages: Messages, batch: int) -> None:
-        staged = _staged(messages)
+        staged = _stages_of(messages)
         if staged:
             from pyjms.spark import sink
             from pyjms.spark.connections import run_blocking
@@ -187,7 +187,7 @@ class _Writer:
             run_blocking(sink.publish, self.options, staged[0].query, batch, stages)
 
     def _discard(self, messages: Messages, batch: int) -> None:
-        staged = _staged(messages)
+        staged = _stages_of(messages)
         if staged:
             from pyjms.spark import sink
             from pyjms.spark.connections import run_blocking
@@ -215,6 +215,6 @@ class JmsBatchWriter(_Writer, DataSourceArrowWriter):
         self._discard(messages, self.options.batch_id or 0)
 
 
-def _staged(messages: Messages) -> list[SentRows]:
+def _stages_of(messages: Messages) -> list[SentRows]:
     """Return the stages of successful tasks; a failed task has no commit message."""
     return [m for m in messages if isinstance(m, SentRows) and m.stage]

@@ -188,11 +188,11 @@ def refuse_tables(options: Mapping[str, str], format_name: str) -> None:
         raise ConfigurationException(
             f"{format_name}: there can be no table: Spark does not pass the options of a table on "
             "to formats that are written in Python",
-            hint=f"write CREATE TEMPORARY VIEW name USING {_quoted(format_name)} OPTIONS (...)",
+            hint=f"write CREATE TEMPORARY VIEW name USING {_quote(format_name)} OPTIONS (...)",
         )
 
 
-def _quoted(format_name: str) -> str:
+def _quote(format_name: str) -> str:
     return f"`{format_name}`" if "-" in format_name else format_name
 
 

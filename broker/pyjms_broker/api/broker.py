@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Generic, NoReturn, Protocol, TypeVar
 
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
-from pyjms.runtime.forwarding import DelegatedAttribute, delegated
+from pyjms.runtime.forwarding import DelegatedAttribute, delegate
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerInfo,
@@ -444,46 +444,46 @@ class BrokerFilter(Broker):
     def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.next.message_consumed(context, reference)
 
-    is_awaited = delegated(Broker.is_awaited, _NEXT)
-    authenticate = delegated(Broker.authenticate, _NEXT)
-    add_connection = delegated(Broker.add_connection, _NEXT)
-    remove_connection = delegated(Broker.remove_connection, _NEXT)
-    add_session = delegated(Broker.add_session, _NEXT)
-    remove_session = delegated(Broker.remove_session, _NEXT)
-    add_producer = delegated(Broker.add_producer, _NEXT)
-    remove_producer = delegated(Broker.remove_producer, _NEXT)
-    add_consumer = delegated(Broker.add_consumer, _NEXT)
-    remove_consumer = delegated(Broker.remove_consumer, _NEXT)
-    remove_subscription = delegated(Broker.remove_subscription, _NEXT)
-    process_consumer_control = delegated(Broker.process_consumer_control, _NEXT)
+    is_awaited = delegate(Broker.is_awaited, _NEXT)
+    authenticate = delegate(Broker.authenticate, _NEXT)
+    add_connection = delegate(Broker.add_connection, _NEXT)
+    remove_connection = delegate(Broker.remove_connection, _NEXT)
+    add_session = delegate(Broker.add_session, _NEXT)
+    remove_session = delegate(Broker.remove_session, _NEXT)
+    add_producer = delegate(Broker.add_producer, _NEXT)
+    remove_producer = delegate(Broker.remove_producer, _NEXT)
+    add_consumer = delegate(Broker.add_consumer, _NEXT)
+    remove_consumer = delegate(Broker.remove_consumer, _NEXT)
+    remove_subscription = delegate(Broker.remove_subscription, _NEXT)
+    process_consumer_control = delegate(Broker.process_consumer_control, _NEXT)
 
-    add_destination_info = delegated(Broker.add_destination_info, _NEXT)
-    remove_destination_info = delegated(Broker.remove_destination_info, _NEXT)
-    add_destination = delegated(Broker.add_destination, _NEXT)
-    remove_destination = delegated(Broker.remove_destination, _NEXT)
-    destinations = delegated(Broker.destinations, _NEXT)
+    add_destination_info = delegate(Broker.add_destination_info, _NEXT)
+    remove_destination_info = delegate(Broker.remove_destination_info, _NEXT)
+    add_destination = delegate(Broker.add_destination, _NEXT)
+    remove_destination = delegate(Broker.remove_destination, _NEXT)
+    destinations = delegate(Broker.destinations, _NEXT)
 
-    begin_transaction = delegated(Broker.begin_transaction, _NEXT)
-    prepare_transaction = delegated(Broker.prepare_transaction, _NEXT)
-    commit_transaction = delegated(Broker.commit_transaction, _NEXT)
-    rollback_transaction = delegated(Broker.rollback_transaction, _NEXT)
-    forget_transaction = delegated(Broker.forget_transaction, _NEXT)
-    set_rollback_only = delegated(Broker.set_rollback_only, _NEXT)
-    prepared_transactions = delegated(Broker.prepared_transactions, _NEXT)
+    begin_transaction = delegate(Broker.begin_transaction, _NEXT)
+    prepare_transaction = delegate(Broker.prepare_transaction, _NEXT)
+    commit_transaction = delegate(Broker.commit_transaction, _NEXT)
+    rollback_transaction = delegate(Broker.rollback_transaction, _NEXT)
+    forget_transaction = delegate(Broker.forget_transaction, _NEXT)
+    set_rollback_only = delegate(Broker.set_rollback_only, _NEXT)
+    prepared_transactions = delegate(Broker.prepared_transactions, _NEXT)
 
-    message_expired = delegated(Broker.message_expired, _NEXT)
-    send_to_dead_letter_queue = delegated(Broker.send_to_dead_letter_queue, _NEXT)
-    message_discarded = delegated(Broker.message_discarded, _NEXT)
-    slow_consumer = delegated(Broker.slow_consumer, _NEXT)
-    message_delivered = delegated(Broker.message_delivered, _NEXT)
-    message_dispatched = delegated(Broker.message_dispatched, _NEXT)
-    message_without_consumers = delegated(Broker.message_without_consumers, _NEXT)
-    fast_producer = delegated(Broker.fast_producer, _NEXT)
-    destination_full = delegated(Broker.destination_full, _NEXT)
-    now_master_broker = delegated(Broker.now_master_broker, _NEXT)
-    network_bridge_started = delegated(Broker.network_bridge_started, _NEXT)
-    network_bridge_stopped = delegated(Broker.network_bridge_stopped, _NEXT)
-    network_forward_failed = delegated(Broker.network_forward_failed, _NEXT)
+    message_expired = delegate(Broker.message_expired, _NEXT)
+    send_to_dead_letter_queue = delegate(Broker.send_to_dead_letter_queue, _NEXT)
+    message_discarded = delegate(Broker.message_discarded, _NEXT)
+    slow_consumer = delegate(Broker.slow_consumer, _NEXT)
+    message_delivered = delegate(Broker.message_delivered, _NEXT)
+    message_dispatched = delegate(Broker.message_dispatched, _NEXT)
+    message_without_consumers = delegate(Broker.message_without_consumers, _NEXT)
+    fast_producer = delegate(Broker.fast_producer, _NEXT)
+    destination_full = delegate(Broker.destination_full, _NEXT)
+    now_master_broker = delegate(Broker.now_master_broker, _NEXT)
+    network_bridge_started = delegate(Broker.network_bridge_started, _NEXT)
+    network_bridge_stopped = delegate(Broker.network_bridge_stopped, _NEXT)
+    network_forward_failed = delegate(Broker.network_forward_failed, _NEXT)
 
 
 class PluginFilter(BrokerFilter, Generic[_Plugin]):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.destination import Destination
-from pyjms.runtime.forwarding import DelegatedAttribute, delegated
+from pyjms.runtime.forwarding import DelegatedAttribute, delegate
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
@@ -258,8 +258,8 @@ class DestinationFilter(BrokerDestination):
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         return self.next.send(exchange, message)
 
-    add_subscription = delegated(BrokerDestination.add_subscription, _NEXT)
-    remove_subscription = delegated(BrokerDestination.remove_subscription, _NEXT)
-    messages = delegated(BrokerDestination.messages, _NEXT)
-    expire_messages = delegated(BrokerDestination.expire_messages, _NEXT)
-    dispose = delegated(BrokerDestination.dispose, _NEXT)
+    add_subscription = delegate(BrokerDestination.add_subscription, _NEXT)
+    remove_subscription = delegate(BrokerDestination.remove_subscription, _NEXT)
+    messages = delegate(BrokerDestination.messages, _NEXT)
+    expire_messages = delegate(BrokerDestination.expire_messages, _NEXT)
+    dispose = delegate(BrokerDestination.dispose, _NEXT)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
-from pyjms.runtime.forwarding import delegated
+from pyjms.runtime.forwarding import delegate
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageAck, MessagePull
 from pyjms_broker.api.broker import Broker, PluginFilter
 from pyjms_broker.api.completion import Completion
@@ -55,7 +55,7 @@ class _Command(Protocol):
 
 def _converting(method: _Method) -> _Method:
     """Return a filter's `method`, which first converts the command in its second argument."""
-    pass_on = delegated(method, attrgetter("next"))
+    pass_on = delegate(method, attrgetter("next"))
 
     def call(
         self: DestinationPathSeparatorBroker,

@@ -57,37 +57,37 @@ class ConnectorContract(ABC):
         """Send a request that the broker must confirm, and wait for the confirmation."""
 
     @pytest.fixture
-    async def started(self, connector: Any) -> AsyncIterator[Any]:
+    async def running(self, connector: Any) -> AsyncIterator[Any]:
         await connector.start()
         try:
             yield connector
         finally:
             await connector.stop()
 
-    async def test_a_second_start_is_ignored(self, started: Any) -> None:
-        uri = started.connect_uri
-        await started.start()
-        assert started.connect_uri == uri
-        async with await self.connect(started) as client:
+    async def test_a_second_start_is_ignored(self, running: Any) -> None:
+        uri = running.connect_uri
+        await running.start()
+        assert running.connect_uri == uri
+        async with await self.connect(running) as client:
             await self.request(client)
 
-    async def test_a_client_is_counted_until_it_leaves(self, started: Any) -> None:
-        async with await self.connect(started) as client:
+    async def test_a_client_is_counted_until_it_leaves(self, running: Any) -> None:
+        async with await self.connect(running) as client:
             await self.request(client)
-            assert len(started.connections) == 1
-        await _until_empty(started)
+            assert len(running.connections) == 1
+        await _until_empty(running)
 
-    async def test_clients_are_served_side_by_side(self, started: Any) -> None:
-        async with await self.connect(started) as one, await self.connect(started) as two:
+    async def test_clients_are_served_side_by_side(self, running: Any) -> None:
+        async with await self.connect(running) as one, await self.connect(running) as two:
             await self.request(two)
             await self.request(one)
-            assert len(started.connections) == 2
+            assert len(running.connections) == 2
 
-    async def test_the_number_of_connections_is_limited(self, started: Any) -> None:
-        started.maximum_connections = 1
-        async with await self.connect(started) as client:
+    async def test_the_number_of_connections_is_limited(self, running: Any) -> None:
+        running.maximum_connections = 1
+        async with await self.connect(running) as client:
             await self.request(client)
-            async with await self.connect(started) as refused:
+            async with await self.connect(running) as refused:
                 with (
                     _in_time(),
                     pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)),
@@ -96,21 +96,21 @@ class ConnectorContract(ABC):
             await self.request(client)
 
     async def test_a_stop_disconnects_the_clients_and_waits_for_their_ends(
-        self, started: Any
+        self, running: Any
     ) -> None:
-        async with await self.connect(started) as client:
+        async with await self.connect(running) as client:
             await self.request(client)
             with _in_time():
-                await started.stop()
-            assert not started.connections
+                await running.stop()
+            assert not running.connections
             with _in_time():
                 await _read_to_the_end(client)
-        await started.stop()  # idempotent
+        await running.stop()  # idempotent
 
-    async def test_it_can_be_started_again(self, started: Any) -> None:
-        await started.stop()
-        await started.start()
-        async with await self.connect(started) as client:
+    async def test_it_can_be_started_again(self, running: Any) -> None:
+        await running.stop()
+        await running.start()
+        async with await self.connect(running) as client:
             await self.request(client)
 
 

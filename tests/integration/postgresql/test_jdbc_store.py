@@ -103,7 +103,7 @@ async def test_a_server_that_ends_is_waited_for(
     await seen[StoreState.SUSPENDED].wait()
     with pytest.raises(JMSException):
         queue.next_messages(None, 10)
-    also = queue.remove_message(store.synced(), first)
+    also = queue.remove_message(store.synchronous(), first)
     assert not answer.done
     await anyio.to_thread.run_sync(postgresql.cluster().start)
     for each in (answer, also):

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.checks import _TYPES, ddl_problems
-from pyjms.spark.parsing import body_schema
+from pyjms.spark.query import body_schema
 
 ARGUMENTS = {
     "ARRAY": "<INT>",

@@ -116,10 +116,10 @@ class StoreHarness:
     async def remove(self, store: MessageStore, *references: MessageReference) -> None:
         """Remove messages and wait until that is durable."""
         for reference in references:
-            await wait_for(store.remove_message(self.synced(), reference))
+            await wait_for(store.remove_message(self.synchronous(), reference))
 
     @staticmethod
-    def synced() -> OperationContext:
+    def synchronous() -> OperationContext:
         """Return the context of an acknowledgement whose client waits for a response."""
         return OperationContext(response_required=True)
 

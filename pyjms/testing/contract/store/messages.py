@@ -346,7 +346,7 @@ async def acknowledge(
 ) -> None:
     """Acknowledge messages for a subscription one by one; returns when the store has done so."""
     for reference in references:
-        await harness.done(store.acknowledge(harness.synced(), key, reference))
+        await harness.done(store.acknowledge(harness.synchronous(), key, reference))
 
 
 @pytest.mark.anyio

@@ -268,7 +268,7 @@ async def test_work_on_topics_that_is_refused(
     )
     for answer in (
         topic.add_message(OperationContext(), store.reference(13, topic.destination)),
-        topic.acknowledge(store.synced(), key, first),
+        topic.acknowledge(store.synchronous(), key, first),
         topic.delete_subscription(key),
         topic.add_subscription(StoredSubscription(other, topic.destination), True),
     ):

@@ -95,7 +95,7 @@ async def test_a_topics_messages_too(
     topic = store.adapter.topic_message_store(T)
     await store.done(topic.add_subscription(StoredSubscription(KEY, T), False))
     first, _ = await store.send(topic, 1, 2)
-    await store.done(topic.acknowledge(store.synced(), KEY, first))
+    await store.done(topic.acknowledge(store.synchronous(), KEY, first))
     await store.adapter.checkpoint()
     assert rows(sql) == [(2,)]
     assert topic.message_count == 1
@@ -416,7 +416,7 @@ async def test_a_checkpoint_has_the_journal_write_first(
     held_back: HeldBack, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
     (old,) = await held_back.store.send(held_back.queue, 1)
-    answer = held_back.queue.remove_message(held_back.store.synced(), old)
+    answer = held_back.queue.remove_message(held_back.store.synchronous(), old)
     assert not answer.done
     await held_back.store.adapter.checkpoint()
     assert answer.done

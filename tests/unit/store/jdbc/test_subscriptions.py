@@ -28,7 +28,7 @@ async def topic(
 
 async def acknowledge(store: Any, found: Any, key: Any, *references: Any) -> None:
     for reference in references:
-        await store.done(found.acknowledge(store.synced(), key, reference))
+        await store.done(found.acknowledge(store.synchronous(), key, reference))
 
 
 def marks(sql: Callable[..., list[tuple[Any, ...]]]) -> Any:
@@ -146,7 +146,7 @@ async def test_acknowledgements_of_nothing_change_no_counts(open_store: Callable
     await acknowledge(store, found, KEY, first, first, store.reference(77, T))
     assert found.subscription_message_count(KEY) == 1
     assert found.message_count == 1
-    await store.done(found.acknowledge(store.synced(), OTHER, first))
+    await store.done(found.acknowledge(store.synchronous(), OTHER, first))
     assert store.subscription_texts(found, OTHER) == []
 
 
