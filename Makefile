@@ -6,10 +6,9 @@ BIN := .venv/bin
 # costs each worker 20 s of processor time, and every child process would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Processes that share the tests out (0: no sharing): one more than processors, since a third of the
-# tests' time is spent waiting. With two more, they take each other's caches: a quarter more of
-# processor time. Each has its own ports and folders; tests that share a costly resource run in one
-# of them (tests/kit/runs/parallel.py). Those with servers wait for half of their time.
+# Processes that share the tests out (0: no sharing): one more than processors, since tests wait for a
+# third of their time, those with servers for half of it. Each has its own ports and folders; tests
+# that share a costly resource run in one of them (tests/kit/runs/parallel.py).
 PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS ?= $(shell expr 1 + $(PROCESSORS))
 spark servers integration: WORKERS := $(shell expr 2 + $(PROCESSORS))
@@ -23,9 +22,8 @@ AREA ?=
 LOOPS ?=
 PARALLEL += $(LOOPS)
 
-# How often a test that failed is run again; each is listed as RERUN, with its traceback. None while
-# developing. What fails then is run once more by itself: in one process, with servers of its own.
-# Other exit codes than 1, such as that of a worker that died, are final.
+# How often a test that failed is run again; each is listed as RERUN, with its traceback. What fails
+# then is run once more by itself, in one process; exit codes other than 1, as of a dead worker, are final.
 RERUNS ?= 0
 ifneq ($(RERUNS),0)
 PARALLEL += --reruns $(RERUNS) --reruns-delay 2 -rR
@@ -81,14 +79,13 @@ servers: venv
 integration: venv
 	$(PYTEST) $(PARALLEL) $(FOLDERS) -m "(spark or $(SERVERS)) and not (nightly or pythons)" $(ALONE)
 
-# The Java programs of these tests and the artifacts of Maven: each test makes what is absent, too.
-# And the classes of Spark: with them each of its JVMs starts with 5 s less of processor time.
+# The Java programs of these tests and the artifacts of Maven (tests make what is absent), and an
+# archive of Spark's classes: with it each JVM starts with 5 s less of processor time.
 java: venv
 	$(BIN)/python -m tests.kit.servers.java_programs
 	$(BIN)/python -m tests.kit.spark.class_archive
 
-# Programs of users on every Python of this machine; those that are not there are skipped.
-# With EACH=--one-python-each, each program on one of them: a third of the time.
+# Programs of users on every Python of this machine; EACH=--one-python-each: each on one of them.
 pythons: venv
 	$(BIN)/python -m tests.kit.processes.other_pythons $(EACH)
 

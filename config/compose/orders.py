@@ -1,4 +1,3 @@
-# ruff: noqa: INP001, T201 - a program of its own
 """The application of compose.yaml: it prints each order."""
 
 from typing import Any

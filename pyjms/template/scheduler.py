@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Unpack
+from typing import Any, Final, Self, Unpack
 
 from pyjms.errors import (
     IllegalStateException,
@@ -124,7 +124,7 @@ class Jobs(AbstractAsyncContextManager["Jobs"]):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def __aenter__(self) -> Jobs:
+    async def __aenter__(self) -> Self:
         await self._connection.start()
         self.session = await self._connection.create_session()
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from types import FrameType, TracebackType
+from typing import Self
 
 import pytest
 
@@ -29,7 +30,7 @@ class Calls:
     def __init__(self) -> None:
         self.count = 0
 
-    def __enter__(self) -> Calls:
+    def __enter__(self) -> Self:
         sys.setprofile(self._on_event)
         return self
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -41,7 +41,7 @@ _groups = itertools.count(1)
 class Telling(DiscoveryAgent):
     """A discovery agent that finds the URLs given by the test."""
 
-    agents: list[Telling] = []
+    agents: ClassVar[list[Telling]] = []
 
     def __init__(self, uri: TransportURI) -> None:
         self.uri = uri
