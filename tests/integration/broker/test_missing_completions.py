@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyjms.aio import ConnectionFactory
+from pyjms.client.connection import ActiveMQConnection
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.runtime.build import build_name
@@ -93,7 +94,7 @@ async def connected(**options: Any) -> AsyncIterator[Any]:
             await connection.close()
 
 
-async def send(connection: Any, to: Any = Q, *, transacted: bool = False) -> None:
+async def send(connection: ActiveMQConnection, to: Any = Q, *, transacted: bool = False) -> None:
     session = await connection.create_session(transacted)
     producer = await session.create_producer(to)
     await producer.send(session.create_text_message("x"))
@@ -101,30 +102,30 @@ async def send(connection: Any, to: Any = Q, *, transacted: bool = False) -> Non
         await session.commit()
 
 
-async def send_in_transaction(connection: Any) -> None:
+async def send_in_transaction(connection: ActiveMQConnection) -> None:
     await send(connection, transacted=True)
 
 
-async def send_and_roll_back(connection: Any) -> None:
+async def send_and_roll_back(connection: ActiveMQConnection) -> None:
     session = await connection.create_session(True)
     producer = await session.create_producer(Q)
     await producer.send(session.create_text_message("x"))
     await session.rollback()
 
 
-async def receive(connection: Any) -> None:
+async def receive(connection: ActiveMQConnection) -> None:
     await send(connection)
     session = await connection.create_session()
     consumer = await session.create_consumer(Q)
     assert await consumer.receive(5) is not None
 
 
-async def subscribe(connection: Any) -> None:
+async def subscribe(connection: ActiveMQConnection) -> None:
     session = await connection.create_session()
     await session.create_durable_subscriber(T, "s")
 
 
-async def receive_subscribed(connection: Any) -> None:
+async def receive_subscribed(connection: ActiveMQConnection) -> None:
     session = await connection.create_session()
     consumer = await session.create_durable_subscriber(T, "s")
     await send(connection, T)

@@ -24,6 +24,8 @@ import anyio
 import pytest
 
 from pyjms.aio import ConnectionFactory, DeliveryMode, TextMessage
+from pyjms.client.producer import ActiveMQMessageProducer
+from pyjms.client.session import ActiveMQSession
 from pyjms.errors import JMSException
 from tests.kit.processes.forked_python import ForkedPython
 
@@ -94,7 +96,7 @@ class IndexUpdater:
         self.number += 1
         return f"m{self.number}"
 
-    def message(self, session: Any, name: str, rng: random.Random) -> TextMessage:
+    def message(self, session: ActiveMQSession, name: str, rng: random.Random) -> TextMessage:
         made: TextMessage = session.create_text_message(name)
         if self.delays and rng.random() < 0.5:
             made.properties["AMQ_SCHEDULED_DELAY"] = rng.randint(1, 150)
@@ -103,7 +105,10 @@ class IndexUpdater:
 
 
 async def _send_alone(
-    session: Any, producer: Any, ledger: IndexUpdater, rng: random.Random
+    session: ActiveMQSession,
+    producer: ActiveMQMessageProducer,
+    ledger: IndexUpdater,
+    rng: random.Random,
 ) -> None:
     name = ledger.name()
     ledger.possible.add(name)
@@ -113,7 +118,10 @@ async def _send_alone(
 
 
 async def _send_together(
-    session: Any, producer: Any, ledger: IndexUpdater, rng: random.Random
+    session: ActiveMQSession,
+    producer: ActiveMQMessageProducer,
+    ledger: IndexUpdater,
+    rng: random.Random,
 ) -> None:
     names = [ledger.name() for _ in range(rng.randint(1, 12))]
     ledger.never.update(names)

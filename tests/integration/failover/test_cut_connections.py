@@ -16,6 +16,7 @@ from pyjms.aio import (
     PooledConnectionFactory,
     SingleConnectionFactory,
 )
+from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import ConnectionFailedException, JMSException, TransactionRolledBackException
 from pyjms.jms.message import TextMessage
@@ -29,7 +30,7 @@ from tests.kit.waiting import LONGEST_WAIT, until
 class Listener:
     """Records interruptions, and waits for them."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: ActiveMQConnection) -> None:
         self.heard: list[str] = []
         self.resumed = anyio.Event()
         connection.add_transport_listener(self)

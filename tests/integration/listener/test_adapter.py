@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyjms import JMSException, ListenerExecutionFailedException, Queue, TextMessage, Topic
+from pyjms.client.browser import ActiveMQQueueBrowser
 from pyjms.listener import MessageListenerAdapter
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate
@@ -51,7 +52,7 @@ async def deliver(template: Any, build: Any, left: Any, adapter: Any, *bodies: o
     return errors
 
 
-async def _count(browser: Any) -> int:
+async def _count(browser: ActiveMQQueueBrowser) -> int:
     return len([message async for message in browser])
 
 

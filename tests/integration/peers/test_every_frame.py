@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from typing import Any
 
 import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
+from pyjms.client.session import ActiveMQSession
 from pyjms.client.xa import XAConnectionFactory
 from pyjms.errors import JMSException, TransactionRolledBackException, XAException
 from pyjms.jms.message import TextMessage
@@ -103,7 +103,7 @@ class Work:
                 await resource.commit(xid)
                 return
 
-    async def _send(self, session: Any) -> None:
+    async def _send(self, session: ActiveMQSession) -> None:
         text = f"m{len(self.sent)}"
         producer = await session.create_producer(session.create_queue(self.source))
         await producer.send(session.create_text_message(text))

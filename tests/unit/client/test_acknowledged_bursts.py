@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.factory import ConnectionFactory
 from pyjms.jms.destination import Queue
 from pyjms.runtime import clock as _clock
@@ -41,7 +42,9 @@ async def consumer(listener: Any, query: str = "") -> AsyncIterator[Any]:
         yield made
 
 
-def dispatch(brokers: FakeBrokers, consumer: Any, number: int, queue: Queue = A) -> None:
+def dispatch(
+    brokers: FakeBrokers, consumer: ActiveMQMessageConsumer, number: int, queue: Queue = A
+) -> None:
     message = ActiveMQTextMessage(
         producer_id=PRODUCER,
         message_id=MessageId(None, PRODUCER, number),

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import ConnectionFailedException, JMSException
@@ -60,7 +61,7 @@ async def connected_lazily() -> AsyncIterator[Any]:
         yield connection
 
 
-async def producer_of(connection: Any, *, transacted: bool) -> tuple[Any, Any]:
+async def producer_of(connection: ActiveMQConnection, *, transacted: bool) -> tuple[Any, Any]:
     session = await connection.create_session(transacted)
     producer = await session.create_producer(session.create_queue("q"))
     producer.delivery_mode = DeliveryMode.NON_PERSISTENT

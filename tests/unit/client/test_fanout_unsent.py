@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
+from pyjms.client.producer import ActiveMQMessageProducer
+from pyjms.client.session import ActiveMQSession
 from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Topic
@@ -24,7 +25,7 @@ __all__ = ["brokers", "clock"]
 class Sender:
     """Sends messages to a topic, and records the outcome of each."""
 
-    def __init__(self, session: Any, producer: Any) -> None:
+    def __init__(self, session: ActiveMQSession, producer: ActiveMQMessageProducer) -> None:
         self.outcomes: list[str] = []
         self._session = session
         self._producer = producer

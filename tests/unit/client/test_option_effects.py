@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import IGNORED, JMS_OPTIONS
 from pyjms.enums import AcknowledgeMode, DeliveryMode
@@ -145,7 +146,7 @@ class Scenario:
             self.outcome.append(type(error).__name__)
         self.outcome.append((what, round(_clock.now() - began, 2)))
 
-    async def _send(self, connection: Any) -> None:
+    async def _send(self, connection: ActiveMQConnection) -> None:
         session = await connection.create_session()
         producer = await session.create_producer(Queue("q"))
         for mode in (DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT):
@@ -162,7 +163,7 @@ class Scenario:
         await self._timed("send", lambda: producer.send(session.create_text_message("x")))
         self.peer.silent = lambda command: False
 
-    async def _subscribe(self, connection: Any) -> None:
+    async def _subscribe(self, connection: ActiveMQConnection) -> None:
         connection.has_own_client_id = True  # durable subscribers need one
         for mode in (AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT):
             session = await connection.create_session(False, mode)
@@ -174,7 +175,7 @@ class Scenario:
                 raise AssertionError("nothing was dispatched to it")
         await browser.close()
 
-    async def _receive(self, connection: Any) -> None:
+    async def _receive(self, connection: ActiveMQConnection) -> None:
         peer = self.peer
         session = await connection.create_session()
         consumer = await session.create_consumer(Queue("q"))
@@ -200,7 +201,7 @@ class Scenario:
         await consumer.receive(0.05)
         self.outcome.append(len(peer.sent(MessageAck)))
 
-    async def _roll_back(self, connection: Any) -> None:
+    async def _roll_back(self, connection: ActiveMQConnection) -> None:
         session = await connection.create_session(transacted=True)
         consumer = await session.create_consumer(Queue("q"))
         began = _clock.now()
@@ -213,7 +214,7 @@ class Scenario:
                 await self.peer.dispatch(consumer, "later")
             await session.rollback()
 
-    async def _recover_individually(self, connection: Any) -> None:
+    async def _recover_individually(self, connection: ActiveMQConnection) -> None:
         session = await connection.create_session(transacted=True)
         consumer = await session.create_consumer(Queue("q"))
         await self.peer.dispatch(consumer, "a", "b")

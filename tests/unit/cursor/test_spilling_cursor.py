@@ -80,13 +80,13 @@ class Model:
         found = sorted(p for p in self.stored if (after is None or p > after) and p not in skip)
         return [StoredMessage(p, self.stored[p].message) for p in found[:limit]]
 
-    def hold(self, reference: Any) -> None:
+    def hold(self, reference: MessageReference) -> None:
         assert reference.broker_sequence_id not in self.memory, "handed out twice"
         self.memory.add(reference.broker_sequence_id)
         if reference.position is not None:
             self.held.add(reference.position)
 
-    def release(self, reference: Any) -> None:
+    def release(self, reference: MessageReference) -> None:
         self.memory.remove(reference.broker_sequence_id)
         self.held.discard(reference.position)
 
@@ -96,17 +96,17 @@ class Model:
         self.hold(reference)
         return reference
 
-    def spilled(self, reference: Any) -> None:
+    def spilled(self, reference: MessageReference) -> None:
         self.release(reference)
 
-    def mark_visible(self, reference: Any) -> None:
+    def mark_visible(self, reference: MessageReference) -> None:
         if reference.position is not None:
             self.stored[reference.position] = reference
             self.source.mark_visible(reference.position)
         self.hold(reference)
         self.cursor.append(reference)
 
-    def done(self, reference: Any) -> None:
+    def done(self, reference: MessageReference) -> None:
         self.release(reference)
         self.stored.pop(reference.position, None)
 

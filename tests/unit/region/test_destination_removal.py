@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from pyjms.errors import JMSException, TransactionRolledBackException
-from pyjms.jms.destination import Queue, TemporaryQueue, Topic
+from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import XATransactionId
 from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.filters.transactions import XATransaction
@@ -45,7 +45,7 @@ class Stage:
         await self.stop()
         await self.start()
 
-    def remove(self, destination: Any, timeout: float = 0.0) -> None:
+    def remove(self, destination: Destination, timeout: float = 0.0) -> None:
         self.broker.region.remove_destination(self.broker.region.context, destination, timeout)
 
     def xa(self) -> XATransaction:
@@ -57,7 +57,7 @@ class Stage:
         work = recovered_work(self.broker.region, found)
         return XATransaction.recover(found.xid, transactions, lambda _: None, work)
 
-    def assert_agreement(self, destination: Any, *texts: Any) -> None:
+    def assert_agreement(self, destination: Destination, *texts: Any) -> None:
         """Assert that both have exactly these messages, or that neither has the destination."""
         exists = destination in self.broker.region.destinations()
         assert (destination in self.store.destinations()) is exists

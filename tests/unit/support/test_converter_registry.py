@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pytest_mock import MockerFixture
 
+from pyjms.client.session import ActiveMQSession
 from pyjms.errors import ConfigurationException, MessageConversionException
 from pyjms.jms.message import Message, TextMessage
 from pyjms.support import converter as installed
@@ -25,7 +26,7 @@ Install = Callable[..., None]
 class UpperCase:
     """A converter with one instance for the process."""
 
-    def to_message(self, payload: object, session: Any) -> Message:
+    def to_message(self, payload: object, session: ActiveMQSession) -> Message:
         return TextMessage(str(payload).upper())
 
     def from_message(self, message: Message, target: Any = None) -> str:

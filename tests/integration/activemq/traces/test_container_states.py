@@ -15,6 +15,7 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
+from pyjms.client.session import ActiveMQSession
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.listener.task_executor import TaskExecutor
@@ -50,7 +51,7 @@ class Together:
         self.container: Any = None
         self._complete = anyio.Event()
 
-    async def __call__(self, message: Any, session: Any) -> None:
+    async def __call__(self, message: Any, session: ActiveMQSession) -> None:
         self.scheduled.append(self.container.scheduled_consumer_count)
         self.sessions.add(id(session))
         if len(self.sessions) >= self.expected:

@@ -14,6 +14,7 @@ import pytest
 
 from pyjms import ConnectionFactory as BlockingFactory
 from pyjms.aio import BlobMessage, ConnectionFactory, Queue
+from pyjms.client.session import ActiveMQSession
 from pyjms.errors import (
     ConfigurationException,
     IllegalStateException,
@@ -92,7 +93,7 @@ def policy(upload_url: str, name: str = "uploadUrl") -> str:
     return f"&jms.blobTransferPolicy.{name}={upload_url}"
 
 
-async def received(session: Any, message: Any) -> Any:
+async def received(session: ActiveMQSession, message: Any) -> Any:
     producer = await session.create_producer(Queue("blobs"))
     await producer.send(message)
     async with await session.create_consumer(Queue("blobs")) as consumer:

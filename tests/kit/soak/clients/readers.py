@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import anyio
 
 from pyjms.aio import AcknowledgeMode, BytesMessage, Message, Topic
+from pyjms.client.consumer import ActiveMQMessageConsumer
+from pyjms.client.session import ActiveMQSession
 from pyjms.errors import JMSException, TransactionRolledBackException
 from tests.kit.soak.clients.links import Link
 from tests.kit.soak.clients.senders import checksum_of, destination_of
@@ -78,7 +80,7 @@ async def read(link: Link, reader: Reader, chance: random.Random) -> None:
             await receive(link, reader, session, consumer, chance)
 
 
-async def _listen(link: Link, reader: Reader, consumer: Any) -> None:
+async def _listen(link: Link, reader: Reader, consumer: ActiveMQMessageConsumer) -> None:
     failed = anyio.Event()
     failure: list[JMSException] = []
 
@@ -96,7 +98,7 @@ async def _listen(link: Link, reader: Reader, consumer: Any) -> None:
 
 
 async def _some(
-    link: Link, reader: Reader, consumer: Any, chance: random.Random
+    link: Link, reader: Reader, consumer: ActiveMQMessageConsumer, chance: random.Random
 ) -> tuple[Received, list[Message]]:
     """Receive a few messages, up to one that is poisonous."""
     received: Received = []
@@ -115,7 +117,11 @@ async def _some(
 
 
 async def _receive_and_ack(
-    link: Link, reader: Reader, session: Any, consumer: Any, chance: random.Random
+    link: Link,
+    reader: Reader,
+    session: ActiveMQSession,
+    consumer: ActiveMQMessageConsumer,
+    chance: random.Random,
 ) -> None:
     before = link.interruptions
     received, messages = await _some(link, reader, consumer, chance)
@@ -132,7 +138,11 @@ async def _receive_and_ack(
 
 
 async def _receive_in_transactions(
-    link: Link, reader: Reader, session: Any, consumer: Any, chance: random.Random
+    link: Link,
+    reader: Reader,
+    session: ActiveMQSession,
+    consumer: ActiveMQMessageConsumer,
+    chance: random.Random,
 ) -> None:
     received, messages = await _some(link, reader, consumer, chance)
     if not messages:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import zlib
-from typing import Any
 
 import anyio
 
 from pyjms.aio import Message, Queue, Topic
+from pyjms.client.producer import ActiveMQMessageProducer
+from pyjms.client.session import ActiveMQSession
 from pyjms.errors import TransactionRolledBackException
 from pyjms.jms.destination import Destination
 from tests.kit.soak.clients.links import Link
@@ -53,7 +54,9 @@ def checksum_of(body: bytes) -> int:
     return zlib.crc32(body)
 
 
-def _message(session: Any, flow: Flow, name: str, number: int, chance: random.Random) -> Message:
+def _message(
+    session: ActiveMQSession, flow: Flow, name: str, number: int, chance: random.Random
+) -> Message:
     body = body_of(flow, chance)
     message: Message = session.create_bytes_message(body)
     properties = message.properties
@@ -83,7 +86,12 @@ async def send(link: Link, flow: Flow, numbers: Numbers, chance: random.Random) 
 
 
 async def _send_one(
-    link: Link, flow: Flow, session: Any, producer: Any, numbers: Numbers, chance: random.Random
+    link: Link,
+    flow: Flow,
+    session: ActiveMQSession,
+    producer: ActiveMQMessageProducer,
+    numbers: Numbers,
+    chance: random.Random,
 ) -> int:
     name, number = numbers.take()
     message = _message(session, flow, name, number, chance)
@@ -96,7 +104,12 @@ async def _send_one(
 
 
 async def _send_transaction(
-    link: Link, flow: Flow, session: Any, producer: Any, numbers: Numbers, chance: random.Random
+    link: Link,
+    flow: Flow,
+    session: ActiveMQSession,
+    producer: ActiveMQMessageProducer,
+    numbers: Numbers,
+    chance: random.Random,
 ) -> int:
     """Send a few messages and commit, or roll back; a commit that fails may have happened."""
     sent = [numbers.take() for _ in range(chance.randint(1, 8))]

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from pyjms.errors import JMSException
-from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import AckType
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import NO_TRANSACTION, SubscriptionKey
@@ -68,7 +68,7 @@ def drain(client: Client, consumer: Subscription, done: int) -> list[str | None]
     return client.received(consumer)
 
 
-def stored_texts(store: PagedAdapter, destination: Any = Q) -> Any:
+def stored_texts(store: PagedAdapter, destination: Destination = Q) -> Any:
     page = store.queue_message_store(destination).next_messages(None, 999)
     return [stored.message.type for stored in page]
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from pyjms.errors import JMSException
-from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import AckType, Throwable
 from pyjms.wire.openwire.primitives import decode_map
@@ -32,7 +32,9 @@ CAUSE = Throwable(
 )
 
 
-def poison(client: Client, destination: Any = Q, count: int = 1, **options: Any) -> Subscription:
+def poison(
+    client: Client, destination: Destination = Q, count: int = 1, **options: Any
+) -> Subscription:
     """Send and refuse messages; return the consumer."""
     consumer = client.consume(destination)
     for number in range(count):

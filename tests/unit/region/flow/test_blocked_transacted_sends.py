@@ -13,7 +13,7 @@ from pyjms.errors import (
     TransactionRolledBackException,
     XAException,
 )
-from pyjms.jms.destination import Queue
+from pyjms.jms.destination import Destination, Queue
 from pyjms.wire.openwire.commands import ConnectionInfo, XATransactionId
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.transaction import TransactionState
@@ -44,7 +44,7 @@ class Case:
         xid = XATransactionId(1, b"a", b"b")
         return XATransaction(xid, self.broker.store.transaction_store(), lambda _: None, None)
 
-    def send(self, destination: Any, text: Any, **options: Any) -> Completion:
+    def send(self, destination: Destination, text: Any, **options: Any) -> Completion:
         options = {"persistent": True, **options}
         return self.client.send(destination, text, tx=self.transaction, **options)
 

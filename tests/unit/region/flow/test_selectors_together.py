@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.runtime import clock as _clock
 from pyjms.selector.budget import COSTLY, SelectorMeter
 from tests.kit.brokers.region import Broker, ManualClock
@@ -41,7 +41,7 @@ def one(broker: Broker) -> int:
 
 @pytest.mark.parametrize("destination", [Q, T])
 async def test_a_message_for_many_costly_consumers_takes_a_second_at_most(
-    broker: Broker, one: int, destination: Any
+    broker: Broker, one: int, destination: Destination
 ) -> None:
     hostile, good = broker.client(), broker.client()
     count = 10 * RATE // one

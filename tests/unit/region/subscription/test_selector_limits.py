@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import pytest
 
 from pyjms.errors import InvalidSelectorException
-from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
 from tests.kit.brokers.region import Broker, Client
@@ -19,7 +18,7 @@ EVIL = {"s": "a" * 20_000}
 
 
 @pytest.mark.parametrize("destination", [Q, T])
-def test_its_consumer_is_closed_with_an_error(broker: Broker, destination: Any) -> None:
+def test_its_consumer_is_closed_with_an_error(broker: Broker, destination: Destination) -> None:
     hostile, good = broker.client(), broker.client()
     costly = hostile.consume(destination, selector=COSTLY, prefetch=10)
     plain = good.consume(destination, prefetch=10)

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.jms.destination import Topic
+from pyjms.jms.destination import Destination, Topic
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, ConsumerId, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.api.subscription import Subscription
@@ -111,7 +111,7 @@ class Prices:
     def __init__(self) -> None:
         self.asked: list[Any] = []
 
-    def execute(self, destination: Any) -> Any:
+    def execute(self, destination: Destination) -> Any:
         self.asked.append(destination)
         return [
             ActiveMQTextMessage(
