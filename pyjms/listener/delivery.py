@@ -49,9 +49,8 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 import anyio
 
@@ -69,7 +68,7 @@ from pyjms.errors import (
     Skip,
     TransactionInProgressException,
 )
-from pyjms.jms.api import Connection, MessageConsumer, Session
+from pyjms.jms.api import Closeable, Connection, MessageConsumer, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, parse_destination
 from pyjms.jms.message import Message
 from pyjms.listener.error_handling import (
@@ -84,6 +83,7 @@ from pyjms.listener.message_listener import ListenerCall
 from pyjms.listener.properties import ContainerProperties
 from pyjms.listener.resources import ContainerResources
 from pyjms.runtime import clock as _clock
+from pyjms.runtime.event_loop import with_cleanup
 from pyjms.runtime.logging import (
     error_text,
     get_logger,
@@ -99,7 +99,7 @@ from pyjms.template.interceptors import (
     SettlementInterceptor,
     SettlementInvocation,
 )
-from pyjms.template.resources import BoundResource, bind, bound_resource, close_quietly
+from pyjms.template.resources import BoundResource, bind, bound_resource, close_all_quietly
 from pyjms.template.workers import Worker, current_worker
 
 if TYPE_CHECKING:
@@ -131,7 +131,6 @@ _MOST_GIVEN_UP: Final = 1000
 forgotten is passed to the handler again."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Delivery:
     """A received message with the session and consumer that received it.
 
@@ -143,18 +142,32 @@ class Delivery:
     that become dead letters.
     """
 
-    message: Message
-    session: Session
-    connection: Connection
-    consumer: MessageConsumer
-    worker: Worker
-    batch: Batch[Message] | None = None
-    handled: bool = field(default=False, init=False)
-    received_at: float = field(default_factory=_clock.now, init=False)
-    is_poison: bool = field(default=False, init=False)
-    is_given_up: bool = field(default=False, init=False)
-    is_local: bool = field(default=False, init=False)
-    dead_letters: int = field(default=0, init=False)
+    __slots__ = (
+        "batch", "connection", "consumer", "dead_letters", "handled", "is_given_up", "is_local",
+        "is_poison", "message", "received_at", "session", "worker",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        message: Message,
+        session: Session,
+        connection: Connection,
+        consumer: MessageConsumer,
+        worker: Worker,
+        batch: Batch[Message] | None = None,
+    ) -> None:
+        self.message: Message = message
+        self.session: Session = session
+        self.connection: Connection = connection
+        self.consumer: MessageConsumer = consumer
+        self.worker: Worker = worker
+        self.batch: Batch[Message] | None = batch
+        self.handled: bool = False
+        self.received_at: float = _clock.now()
+        self.is_poison: bool = False
+        self.is_given_up: bool = False
+        self.is_local: bool = False
+        self.dead_letters: int = 0
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -242,6 +255,7 @@ class ListenerExecution:
             note_interruption(delivery)
             await self._roll_back(delivery)
             raise RejectedWhileStoppingError
+        failure: BaseException | None = None  # handled after `except`: see with_cleanup
         try:
             reason = None
             if delivery.batch is None:  # the messages of a batch were asked about one by one
@@ -252,23 +266,13 @@ class ListenerExecution:
                 await self.retries.give_up(delivery, reason)
             if resource is not None and resource.rollback_only:
                 raise marked_as_rollback_only(delivery)
-        except Exception as error:
-            try:
-                for message in delivery.messages:
-                    self.retries.record(delivery, error, message)
-                refused = becomes_dead_letter(self._properties, delivery)
-                delivery.dead_letters = len(delivery.messages) if refused else 0
-                if refused or delivery.is_given_up:
-                    self.retries.warn_of_requester(delivery)
-            finally:  # else the next commit would consume the messages
-                await self._roll_back_on_exception(delivery, error)
-            raise
-        except BaseException as error:  # cancelled: the broker must deliver the message again
-            if isinstance(error, anyio.get_cancelled_exc_class()):
-                note_interruption(delivery)
-            with anyio.CancelScope(shield=True):
-                await self._roll_back_on_exception(delivery, error)
-            raise
+        except BaseException as error:
+            failure = error
+        if failure is not None:  # without a rollback the next commit would consume the messages
+            await with_cleanup(
+                partial(self._fail, delivery, failure),
+                partial(self._roll_back_on_exception, delivery, failure),
+            )
         delivery.handled = True
         await self._settle(delivery)
         if not self._looked_at <= delivery.received_at < self._looked_at + _LOG_LEVEL_PERIOD:
@@ -276,6 +280,22 @@ class ListenerExecution:
             self._logs_each = logger.isEnabledFor(logging.DEBUG)
         if self._logs_each:
             self._log_handled(delivery)
+
+    async def _fail(self, delivery: Delivery, error: BaseException) -> NoReturn:
+        """Say in the provider's records why the listener failed, and raise its error."""
+        try:
+            raise error
+        except Exception as failure:
+            for message in delivery.messages:
+                self.retries.record(delivery, failure, message)
+            refused = becomes_dead_letter(self._properties, delivery)
+            delivery.dead_letters = len(delivery.messages) if refused else 0
+            if refused or delivery.is_given_up:
+                self.retries.warn_of_requester(delivery)
+            raise
+        except anyio.get_cancelled_exc_class():  # the broker must deliver the message again
+            note_interruption(delivery)
+            raise
 
     def _log_handled(self, delivery: Delivery) -> None:
         seconds = _clock.now() - delivery.received_at
@@ -332,19 +352,29 @@ class ListenerExecution:
                 await listener.within(self._timeout, argument, delivery.session)
             return
         # the listener must not see the receiving session
-        connection = session = None
-        try:
-            factory = self._properties.require_connection_factory()
-            connection = await factory.create_connection()
-            session = await self._resources.create_session(connection)
-            if self._timeout.seconds is None:
-                await listener(argument, session, delivery.worker)
-            else:
-                await listener.within(self._timeout, argument, session)
-            if session.transacted and self.locally_transacted(session):
-                await _unless_in_progress(session.commit)
-        finally:
-            await close_quietly(session, connection)
+        opened: list[Closeable] = []
+        await with_cleanup(
+            partial(self._call_with_own_session, listener, delivery, argument, opened),
+            partial(close_all_quietly, opened),
+        )
+
+    async def _call_with_own_session(
+        self,
+        listener: ListenerCall,
+        delivery: Delivery,
+        argument: Message | Batch[Message],
+        opened: list[Closeable],
+    ) -> None:
+        connection = await self._properties.require_connection_factory().create_connection()
+        opened.append(connection)
+        session = await self._resources.create_session(connection)
+        opened.append(session)
+        if self._timeout.seconds is None:
+            await listener(argument, session, delivery.worker)
+        else:
+            await listener.within(self._timeout, argument, session)
+        if session.transacted and self.locally_transacted(session):
+            await _unless_in_progress(session.commit)
 
     def locally_transacted(self, session: Session) -> bool:
         """Return whether this container ends the session's transactions, not an external one."""
@@ -423,8 +453,10 @@ class ListenerExecution:
             log_fields.reset(token)
 
     async def _roll_back_on_exception(self, delivery: Delivery, error: BaseException) -> None:
+        is_cancelled = not isinstance(error, Exception)
         try:
-            await self._roll_back(delivery)
+            with anyio.CancelScope(shield=is_cancelled):
+                await self._roll_back(delivery)
         except IllegalStateException as second:
             logger.debug("Could not roll back because the session is already closed: %s", second)
         except Exception:

@@ -28,27 +28,28 @@ that never waits would monopolise the loop, so the task yields from time to time
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms.enums import CacheLevel
-from pyjms.errors import JMSException
-from pyjms.jms.api import Connection, MessageConsumer, Session
+from pyjms.jms.api import Closeable, Connection, MessageConsumer, Session
 from pyjms.listener.delivery import Delivery, log_abandoned, marked_as_rollback_only
 from pyjms.listener.error_handling import handle_exception, is_infrastructure_failure
 from pyjms.listener.resources import is_pushed
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.backoff import BackOffExecution
+from pyjms.runtime.event_loop import with_cleanup
 from pyjms.runtime.logging import get_logger
-from pyjms.template.resources import BoundResource, bind, bound_resource, close_quietly
-from pyjms.template.workers import Worker, current_worker
+from pyjms.template.resources import bound_resource, close_all_quietly, close_quietly
+from pyjms.template.workers import Worker
 
 if TYPE_CHECKING:
-    from pyjms.connection.transaction import PlatformTransactionManager, PlatformTransactionStatus
+    from pyjms.connection.transaction import PlatformTransactionStatus
     from pyjms.listener.invoker_pool import InvokerPool
 
 logger: Final = get_logger(__name__)
@@ -101,10 +102,13 @@ class AsyncMessageListenerInvoker:
         """Run one task: receive and handle until a limit, a failure or a stop ends it."""
         self._task_was_idle = True
         self._task_was_killed = True
+        failure: Exception | None = None  # handled after `except`: see with_cleanup
         try:
             self._task_was_idle = await self._run_task()
         except Exception as error:
-            await self._recover(error)
+            failure = error
+        if failure is not None:
+            await self._recover(failure)
         self._task_was_killed = False
 
     async def task_ended(self) -> None:
@@ -182,9 +186,11 @@ class AsyncMessageListenerInvoker:
                 await self._prepare_resources()
             manager = self._properties.transaction_manager
             if manager is None:
-                received = await self._receive_once(None)
+                received = await self.receive_once(None)
             else:
-                received = await self._receive_in_transaction(manager)
+                from pyjms.listener import managed_receive  # noqa: PLC0415 - few have managers
+
+                received = await managed_receive.receive_in_transaction(self, self._pool, manager)
             limits.count(received=received)
             if self.has_failed:
                 self.has_failed = False
@@ -231,65 +237,14 @@ class AsyncMessageListenerInvoker:
             finally:
                 self.waiting = False
 
-    async def _receive_in_transaction(self, manager: PlatformTransactionManager) -> bool:
-        """Receive once in a transaction of `manager`; return whether there was a message."""
-        properties = self._properties
-        received = in_block = False
-        token = current_worker.set(self.worker)  # calls the handler's synchronizations
-        try:
-            async with AsyncExitStack() as stack:
-                own: _SynchronizedSession | None = None
-                if properties.synchronizes_sessions and self.session is None:
-                    own = await stack.enter_async_context(self._synchronized_session())
-                async with manager.transaction(
-                    properties.transaction_name or properties.bean_name,
-                    properties.transaction_timeout,
-                ) as status:
-                    in_block = True
-                    received = await self._receive_once(status)
-                    in_block = False
-                if own is not None:
-                    own.is_committed = not status.rollback_only
-        except JMSException:
-            raise
-        except Exception as error:
-            if in_block:
-                raise
-            await handle_exception(self._properties, error, is_active=self._life_cycle.active)
-        finally:
-            current_worker.reset(token)
-        return received
-
-    @asynccontextmanager
-    async def _synchronized_session(self) -> AsyncIterator[_SynchronizedSession]:
-        """Bind a session that is committed or rolled back right after an external transaction."""
-        separate: Connection | None = None
-        session: Session | None = None
-        try:
-            self.waiting = True
-            separate, connection = await self._open_connection()
-            session = await self._resources.create_session(connection)
-            self.waiting = False
-            own = _SynchronizedSession()
-            resource = BoundResource(connection, session, transactional=True)
-            try:
-                with bind(self._properties.require_connection_factory(), resource):
-                    yield own
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await (session.commit() if own.is_committed else session.rollback())
-        finally:
-            self.waiting = False
-            await close_quietly(session, separate)
-
-    async def _open_connection(self) -> tuple[Connection | None, Connection]:
+    async def open_connection(self) -> tuple[Connection | None, Connection]:
         """Return the connection to close afterwards, or None, and the connection to use."""
         if self._properties.shared_connection_enabled:
             return None, self._resources.require_connection()
         connection = await self._resources.open_separate()
         return connection, connection
 
-    async def _receive_once(self, status: PlatformTransactionStatus | None) -> bool:
+    async def receive_once(self, status: PlatformTransactionStatus | None) -> bool:
         """Receive, and handle the message if there is one; return whether there was.
 
         The connection, session and consumer are opened for this receive as far as they are not
@@ -298,26 +253,35 @@ class AsyncMessageListenerInvoker:
         if self.consumer is not None and self.session is not None:
             connection = self._resources.connection or self._resources.require_connection()
             return await self._receive(connection, self.session, self.consumer, status, expose=True)
-        separate: Connection | None = None
-        own_session: Session | None = None
-        consumer: MessageConsumer | None = None
+        opened: list[Closeable] = []
         self.waiting = True
-        try:
-            resource = bound_resource(self._properties.require_connection_factory())
-            is_bound = self.session is None and resource is not None and resource.transactional
-            if self.session is not None:
-                connection, session = self._resources.require_connection(), self.session
-            elif resource is not None and resource.transactional:
-                connection, session = resource.connection, resource.session
-                await connection.start()
-            else:
-                separate, connection = await self._open_connection()
-                session = own_session = await self._resources.create_session(connection)
-            consumer = await self._resources.create_consumer(session)
-            return await self._receive(connection, session, consumer, status, expose=not is_bound)
-        finally:
-            self.waiting = False
-            await close_quietly(consumer, own_session, separate)
+        return await with_cleanup(
+            partial(self._receive_uncached, opened, status), partial(self._close_opened, opened)
+        )
+
+    async def _receive_uncached(
+        self, opened: list[Closeable], status: PlatformTransactionStatus | None
+    ) -> bool:
+        resource = bound_resource(self._properties.require_connection_factory())
+        is_bound = self.session is None and resource is not None and resource.transactional
+        if self.session is not None:
+            connection, session = self._resources.require_connection(), self.session
+        elif resource is not None and resource.transactional:
+            connection, session = resource.connection, resource.session
+            await connection.start()
+        else:
+            separate, connection = await self.open_connection()
+            if separate is not None:
+                opened.append(separate)
+            session = await self._resources.create_session(connection)
+            opened.append(session)
+        consumer = await self._resources.create_consumer(session)
+        opened.append(consumer)
+        return await self._receive(connection, session, consumer, status, expose=not is_bound)
+
+    async def _close_opened(self, opened: list[Closeable]) -> None:
+        self.waiting = False
+        await close_all_quietly(opened)
 
     async def _receive(
         self,
@@ -378,24 +342,27 @@ class AsyncMessageListenerInvoker:
     async def _handle(
         self, delivery: Delivery, status: PlatformTransactionStatus | None, *, expose: bool
     ) -> None:
+        failure: Exception | None = None  # handled after `except`: see with_cleanup
         try:
             await self._execution.execute(delivery, expose=expose)
             if status is not None and status.rollback_only:
                 raise marked_as_rollback_only(delivery)
         except Exception as error:
-            if status is not None:
-                status.set_rollback_only()
-            await handle_exception(
-                self._properties, error, is_active=self._life_cycle.active, delivery=delivery
-            )
-            if is_infrastructure_failure(error):
-                raise
+            failure = error
+        if failure is not None:
+            await self._report(failure, delivery, status)
 
-
-class _SynchronizedSession:
-    """The outcome of the external transaction that a session follows."""
-
-    is_committed = False
+    async def _report(
+        self, error: Exception, delivery: Delivery, status: PlatformTransactionStatus | None
+    ) -> None:
+        """Tell who is to know of a failed delivery; raise `error` if it needs recovery."""
+        if status is not None:
+            status.set_rollback_only()
+        await handle_exception(
+            self._properties, error, is_active=self._life_cycle.active, delivery=delivery
+        )
+        if is_infrastructure_failure(error):
+            raise error
 
 
 class _TaskLimits:

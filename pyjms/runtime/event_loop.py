@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sized
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -32,6 +32,8 @@ from pyjms.runtime.logging import get_logger
 from pyjms.runtime.turn import Turn
 
 logger = get_logger(__name__)
+
+_T = TypeVar("_T")
 
 _asyncio_tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps only weak references
 
@@ -122,14 +124,14 @@ async def end_tasks(*tasks: BackgroundTask | None) -> None:
 
 
 async def with_cleanup(
-    work: Callable[[], Awaitable[object]], cleanup: Callable[[], Awaitable[object]]
-) -> None:
-    """Await `work()` and then `cleanup()`, also if the first fails or is cancelled.
+    work: Callable[[], Awaitable[_T]], cleanup: Callable[[], Awaitable[object]]
+) -> _T:
+    """Return the result of `work()` after `cleanup()`, also if the first fails or is cancelled.
 
     For coroutines that mypyc compiles: in them, an await in `finally` or `except` loses the error.
     """
     try:
-        await work()
+        return await work()
     finally:
         await cleanup()
 

@@ -65,13 +65,13 @@ from pyjms.sync.session import (
 from pyjms.sync.xa import XAResource as XAResource, XASession as XASession
 from pyjms.template.messaging import GenericMessagePostProcessor as GenericMessagePostProcessor
 from pyjms.template.scheduler import ScheduledJob as ScheduledJob
-from pyjms.template.template import (
+from pyjms.template.send_options import (
     MessageCreator as MessageCreator,
     MessageOptions as MessageOptions,
     MessagePostProcessor as MessagePostProcessor,
     SendOptions as SendOptions,
-    Timeout as Timeout,
 )
+from pyjms.template.template import Timeout as Timeout
 from pyjms.transport.openwire.correlator import InterruptionListener as InterruptionListener
 from typing import (
     Any as Any,

@@ -11,7 +11,7 @@ started within a binding inherits it, and must not use the session at the same t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -246,6 +246,11 @@ async def close_quietly(*resources: Closeable | None) -> None:
     for resource in resources:
         if resource is not None:
             await quietly(resource.close, f"close {resource!r}")
+
+
+async def close_all_quietly(opened: Sequence[Closeable]) -> None:
+    """Close what was opened, the last first, as `close_quietly` does."""
+    await close_quietly(*reversed(opened))
 
 
 async def quietly(action: Callable[[], Awaitable[object]], description: str) -> None:

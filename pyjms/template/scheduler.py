@@ -55,7 +55,8 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.clock import check_seconds
 from pyjms.template.messaging import template_of
 from pyjms.template.resources import BoundResource, bind, innermost_factory, using
-from pyjms.template.template import JmsTemplate, SendOptions
+from pyjms.template.send_options import SendOptions
+from pyjms.template.template import JmsTemplate
 
 NAME: Final = "pyjms_schedule"
 """The property with the name of a job."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import builtins
 import copy
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, TypeVar, Unpack, overload
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import (
@@ -22,21 +21,13 @@ from pyjms.errors import (
     IllegalStateException,
     RequestTimeoutException,
 )
-from pyjms.jms.api import (
-    Connection,
-    ConnectionFactory,
-    MessageProducer,
-    QueueBrowser,
-    Session,
-    check_factory,
-)
+from pyjms.jms.api import ConnectionFactory, MessageProducer, QueueBrowser, Session, check_factory
 from pyjms.jms.destination import AnyDestination, Destination, Queue
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
 from pyjms.runtime.clock import FOR_EVER, check_seconds
-from pyjms.runtime.keywords import constructor_names_keywords, names_keywords, unknown_keyword
+from pyjms.runtime.keywords import constructor_names_keywords, names_keywords
 from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
-from pyjms.support.messaging import JmsHeaders
 from pyjms.support.qos import QosSettings
 from pyjms.support.retry import checked_reply
 from pyjms.template import resources
@@ -46,8 +37,14 @@ from pyjms.template.interceptors import (
     ReceiveInterceptor,
     ReceiveInvocation,
     SendInterceptor,
-    SendInvocation,
     chain_of,
+)
+from pyjms.template.operations import (
+    OperationSession,
+    create_and_send,
+    create_message,
+    create_producer,
+    send_message,
 )
 from pyjms.template.replies import (
     check_consumer,
@@ -55,7 +52,14 @@ from pyjms.template.replies import (
     reply_from_shared_queue,
     reply_from_temporary_queue,
 )
-from pyjms.template.resources import BoundResource, call, close_quietly, using
+from pyjms.template.resources import BoundResource, call, using
+from pyjms.template.send_options import (
+    MessageCreator,
+    MessageOptions,
+    MessagePostProcessor,
+    SendOptions,
+    checked_creator,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -337,130 +341,6 @@ class TemplateSettings(Variants):
         return None if destination is None else self.resolve(session, destination)
 
 
-MessageCreator = Callable[[Session], Awaitable[Message] | Message]
-"""A function or coroutine function of a session that returns the message to send."""
-
-MessagePostProcessor = Callable[[Message], Awaitable[Message] | Message]
-"""A function or coroutine function of a converted message that returns the message to send."""
-
-GROUP_PROPERTY: Final = "JMSXGroupID"
-
-
-class MessageOptions(TypedDict, total=False):
-    """Keyword arguments of a send or a request; None is the same as omitting an argument.
-
-    properties: properties of the message by name; Spring's names of headers (`jms_correlationId`,
-        `jms_replyTo`, `jms_type`) set these headers.
-    correlation_id: the correlation id.
-    priority: 0 to 9, instead of the template's.
-    time_to_live: seconds until the message expires, 0: never, instead of the template's.
-    delay: seconds before the broker delivers it, instead of the template's `delivery_delay`. Needs
-        a broker with a scheduler (`scheduler_support`, ActiveMQ: `schedulerSupport`); without one
-        the bundled broker refuses the message, and ActiveMQ delivers it at once.
-    delivery_mode: PERSISTENT or NON_PERSISTENT, instead of the template's.
-    group: the message group (JMSXGroupID): one consumer gets all its messages, in order.
-    """
-
-    properties: Mapping[str, object] | None
-    correlation_id: str | None
-    priority: int | None
-    time_to_live: float | None
-    delay: float | None
-    delivery_mode: DeliveryMode | None
-    group: str | None
-
-
-class SendOptions(MessageOptions, total=False):
-    """The keyword arguments of a send: those of `MessageOptions`, and `reply_to`.
-
-    reply_to: the destination for a reply, or its name. Requests set it themselves.
-    """
-
-    reply_to: Destination | str | None
-
-
-_NAMES: Final = MessageOptions.__annotations__.keys() | SendOptions.__annotations__.keys()
-_HEADERS: Final[dict[str, str]] = {
-    JmsHeaders.CORRELATION_ID: "correlation_id",
-    JmsHeaders.TYPE: "type",
-}
-_QOS: Final = ("delivery_mode", "priority", "time_to_live")
-
-
-def _checked_creator(creator: MessageCreator) -> MessageCreator:
-    """Return `creator` if it is callable."""
-    if not callable(creator):
-        raise TypeError(
-            f"A message creator is a function of a session that returns the message, not "
-            f"{type(creator).__name__}; convert_and_send takes a payload, or a message"
-        )
-    return creator
-
-
-async def _awaited_message(result: object, maker: str) -> Message:
-    """Return the message that a creator or a post processor is a coroutine function for."""
-    value = await result if inspect.isawaitable(result) else result
-    if not isinstance(value, Message):
-        raise TypeError(f"{maker} must return the message to send, not {value!r:.50}")
-    return value
-
-
-def _prepare(
-    template: TemplateSettings, session: Session, message: Message, options: MessageOptions
-) -> None:
-    """Set headers and properties of `message` according to the options."""
-    unknown = options.keys() - _NAMES
-    if unknown:
-        raise unknown_keyword("A send", min(unknown), _NAMES)
-
-    def resolve(destination: AnyDestination) -> Destination | None:
-        return template.resolve_or_none(session, destination)
-
-    for name, value in (options.get("properties") or {}).items():
-        _set_property(message, name, value, resolve)
-    correlation_id, group = options.get("correlation_id"), options.get("group")
-    if correlation_id is not None:
-        message.correlation_id = correlation_id
-    if group is not None:
-        message.properties[GROUP_PROPERTY] = group
-    reply_to = cast("SendOptions", options).get("reply_to")
-    if reply_to is not None:
-        message.reply_to = resolve(reply_to)
-
-
-def _qos_of(template: TemplateSettings, options: MessageOptions) -> dict[str, Any]:
-    """Return the QoS arguments for a producer's `send`; omitted ones are the producer's."""
-    qos: dict[str, Any] = {}
-    if template.explicit_qos_enabled:
-        qos["delivery_mode"] = template.delivery_mode
-        qos["priority"] = template.priority
-        qos["time_to_live"] = template.time_to_live
-    if options:
-        given: Mapping[str, Any] = options
-        qos.update({name: given[name] for name in _QOS if given.get(name) is not None})
-    delay, name = options.get("delay"), "delay"
-    if delay is None:
-        delay, name = template.delivery_delay, "delivery_delay"
-    if delay is not None:
-        check_seconds(name, delay)
-        qos["delivery_delay"] = delay
-    return qos
-
-
-def _set_property(
-    message: Message,
-    name: str,
-    value: object,
-    resolve: Callable[[AnyDestination], Destination | None],
-) -> None:
-    if name == JmsHeaders.REPLY_TO and isinstance(value, Destination | str):
-        message.reply_to = resolve(value)
-    elif name in _HEADERS:
-        setattr(message, _HEADERS[name], value)
-    else:
-        message.properties[name] = value
-
-
 _T = TypeVar("_T")
 
 SessionCallback = Callable[[Session], Awaitable[_T] | _T]
@@ -473,70 +353,6 @@ BrowserCallback = Callable[[Session, QueueBrowser], Awaitable[_T] | _T]
 """A function or coroutine function of a session and a browser."""
 
 _ACKNOWLEDGED_BY_TEMPLATE = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL)
-
-
-class OperationSession:
-    """The session of one operation of a template, in an `async with` block.
-
-    It is the session that is bound to the current task. Without one it is a new session on a new
-    connection; both are closed at the end of the block as by `using`, or, within the transaction
-    of another resource, at its end. `is_separate`: always a new session, outside transactions.
-    """
-
-    __slots__ = ("_is_separate", "_opened", "_start", "_template")
-
-    def __init__(
-        self,
-        template: TemplateSettings,
-        *,
-        start_connection: bool = False,
-        is_separate: bool = False,
-    ) -> None:
-        self._template = template
-        self._start = start_connection
-        self._is_separate = is_separate
-        self._opened: tuple[Connection, Session] | None = None
-
-    async def __aenter__(self) -> Session:
-        template = self._template
-        factory = template.connection_factory
-        transacted, mode = False, AcknowledgeMode.AUTO
-        if not self._is_separate:
-            transacted, mode = template.session_transacted, template.session_acknowledge_mode
-            resource = resources.bound_resource(factory)
-            if (
-                resource is None
-                and (transaction := resources.current_synchronizations()) is not None
-            ):
-                resource = await transaction.open_session(factory, transacted, mode)
-            if resource is not None:
-                if self._start:
-                    await resource.connection.start()
-                return resource.session
-        connection, session = await factory.create_connection(), None
-        try:
-            session = await connection.create_session(transacted, mode)
-            if self._start:
-                await connection.start()
-        except BaseException:
-            await close_quietly(session, connection)
-            raise
-        self._opened = connection, session
-        return session
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._opened is None:
-            return
-        connection, session = self._opened
-        if error is not None:
-            await close_quietly(session, connection)
-            return
-        try:
-            await session.close()
-        except BaseException:
-            await close_quietly(connection)
-            raise
-        await connection.close()
 
 
 class JmsTemplate(TemplateSettings):
@@ -587,7 +403,9 @@ class JmsTemplate(TemplateSettings):
                 a payload.
             JMSException: the message could not be sent.
         """
-        await self._create_and_send(destination, _checked_creator(creator), None, options)
+        await create_and_send(
+            self, self._send_chain, destination, checked_creator(creator), None, options
+        )
 
     async def convert_and_send(
         self,
@@ -616,7 +434,7 @@ class JmsTemplate(TemplateSettings):
             JMSException: the message could not be sent.
         """
         creator = partial(self.message_converter.to_message, payload)
-        await self._create_and_send(destination, creator, post_processor, options)
+        await create_and_send(self, self._send_chain, destination, creator, post_processor, options)
 
     async def send_and_receive(
         self,
@@ -652,7 +470,7 @@ class JmsTemplate(TemplateSettings):
             JMSException: the request could not be sent, or the connection has failed.
         """
         return await self._request(
-            destination, _checked_creator(creator), None, response_queue, timeout, options
+            destination, checked_creator(creator), None, response_queue, timeout, options
         )
 
     @overload
@@ -855,7 +673,7 @@ class JmsTemplate(TemplateSettings):
         """
         async with OperationSession(self) as session:
             target = self.resolve_or_none(session, destination)
-            async with using(await self._create_producer(session, target)) as producer:
+            async with using(await create_producer(self, session, target)) as producer:
                 return await call(action, session, producer)
 
     async def browse(self, destination: AnyDestination, action: BrowserCallback[_T]) -> _T:
@@ -881,60 +699,6 @@ class JmsTemplate(TemplateSettings):
             async with using(await session.create_browser(queue, selector)) as browser:
                 return await call(action, session, browser)
 
-    async def _create_and_send(
-        self,
-        destination: AnyDestination,
-        creator: MessageCreator,
-        post_processor: MessagePostProcessor | None,
-        options: MessageOptions,
-    ) -> None:
-        async with OperationSession(self) as session:
-            target = self.resolve(session, destination)
-            message = await self._create(session, creator, post_processor, options)
-            await self._send(session, target, message, options)
-
-    async def _create(
-        self,
-        session: Session,
-        creator: MessageCreator,
-        post_processor: MessagePostProcessor | None,
-        options: MessageOptions,
-    ) -> Message:
-        message = creator(session)
-        if not isinstance(message, Message):
-            message = await _awaited_message(message, "The message creator")
-        if options:
-            _prepare(self, session, message, options)
-        if post_processor is not None:
-            message = post_processor(message)
-            if not isinstance(message, Message):
-                message = await _awaited_message(message, "The post processor")
-        return message
-
-    async def _send(
-        self, session: Session, destination: Destination, message: Message, options: MessageOptions
-    ) -> None:
-        if self._send_chain is not None:
-            await self._send_chain.around_operation(
-                SendInvocation(destination, message, session),
-                lambda: self._send_now(session, destination, message, options),
-            )
-        else:
-            await self._send_now(session, destination, message, options)
-
-    async def _send_now(
-        self, session: Session, destination: Destination, message: Message, options: MessageOptions
-    ) -> None:
-        producer = await self._create_producer(session, destination)
-        try:
-            await producer.send(message, **_qos_of(self, options))
-        except BaseException:
-            await close_quietly(producer)
-            raise
-        await producer.close()
-        if session.transacted and resources.bound_resource(self.connection_factory) is None:
-            await session.commit()
-
     async def _request(
         self,
         destination: AnyDestination,
@@ -950,11 +714,11 @@ class JmsTemplate(TemplateSettings):
             target = self.resolve(session, destination)
             if self.require_consumer:
                 await check_consumer(session, target)
-            request = await self._create(session, creator, post_processor, options)
+            request = await create_message(self, session, creator, post_processor, options)
 
             async def send(reply_to: Destination) -> Message:
                 request.reply_to = reply_to
-                await self._send(session, target, request, options)
+                await send_message(self, self._send_chain, session, target, request, options)
                 return request
 
             if response_queue is not None:
@@ -998,16 +762,6 @@ class JmsTemplate(TemplateSettings):
 
     def _payload(self, message: Message | None, kind: Any) -> Any:
         return None if message is None else self.message_converter.from_message(message, kind)
-
-    async def _create_producer(
-        self, session: Session, destination: Destination | None
-    ) -> MessageProducer:
-        producer = await session.create_producer(destination)
-        if not self.message_id_enabled:
-            producer.disable_message_id = True
-        if not self.message_timestamp_enabled:
-            producer.disable_message_timestamp = True
-        return producer
 
 
 def _until_deadline(timeout: float | None, resource: BoundResource | None) -> float | None:

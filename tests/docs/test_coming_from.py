@@ -15,7 +15,7 @@ import pytest
 import pyjms
 from pyjms import ApplicationContainer, JmsApplication, PyjmsSettings, load_settings, outbox
 from pyjms.listener.decorators import ListenerOptions, listener_marks
-from pyjms.template.template import MessageOptions, SendOptions
+from pyjms.template.send_options import MessageOptions, SendOptions
 from tests.kit.processes.children import environment
 from tests.kit.processes.forked_python import run_python
 
