@@ -18,11 +18,11 @@ from pyjms.wire.kahadb.journal import Location
 
 logger = get_logger(__name__)
 
+# No TypeError: what decodes checks the types of values, and compiled code raises one for a mistake.
 _DAMAGE: Final = (
     ProtocolViolation,
     ValueError,
     LookupError,
-    TypeError,
     RecursionError,
     OverflowError,
     struct.error,

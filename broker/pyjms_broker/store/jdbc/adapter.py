@@ -546,9 +546,11 @@ class JDBCPersistenceAdapter(DestinationStores[JDBCMessageStore, JDBCTopicMessag
         self.writer.check()
         return self.database.read(statement, **parameters)
 
-    def decode(self, container: str, number: int, frame: bytes) -> ActiveMQMessage | None:
+    def decode(self, container: str, number: int, frame: object) -> ActiveMQMessage | None:
         """Return the message of a row; None: it is damaged, and quarantined from now on."""
         try:
+            if not isinstance(frame, (bytes, memoryview)):  # SQLite takes anything
+                raise KahaDBFormatError(f"The message is {type(frame).__name__}, not bytes")
             message = decode_message(bytes(frame))
             if message.message_id is None:
                 raise KahaDBFormatError("The message has no message id")

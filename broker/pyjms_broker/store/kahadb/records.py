@@ -387,3 +387,36 @@ def parse_trace(text: str) -> Trace | None:
         logger.warning("Ignoring a damaged trace record in the journal: %s", kind)
         return None
     return Trace(kind, value) if isinstance(value, shape) else None
+
+
+def check_trace(trace: Trace) -> None:
+    """Raise a KahaDBFormatError if values have other types than those of this kind."""
+    if not _has_values(trace.kind, trace.value):
+        raise KahaDBFormatError(f"The trace record {trace.kind} has values of wrong types")
+
+
+def _has_values(kind: str, value: Any) -> bool:
+    match kind, value:
+        case "arrivals", _:
+            return all(map(_is_pair, value.values()))
+        case "audit", {"last": last, "producers": dict() as producers, "openwire": int()}:
+            return _is_number(last) and all(map(_is_number, producers.values()))
+        case "duplicates", _:
+            return all(
+                isinstance(ids, list) and all(isinstance(each, str) for each in ids)
+                for ids in value.values()
+            )
+        case "transaction", [str(), list() as dropped, dict() as counts]:
+            return all(map(_is_pair, dropped)) and all(
+                isinstance(pairs, list) and all(map(_is_pair, pairs)) for pairs in counts.values()
+            )
+    return False
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether it is an integer that the index can store."""
+    return isinstance(value, int) and -(2**63) <= value < 2**63

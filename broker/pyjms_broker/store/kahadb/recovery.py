@@ -104,6 +104,7 @@ from pyjms_broker.store.kahadb.records import (
     DUPLICATES,
     TRANSACTION,
     RecordFormat,
+    check_trace,
     is_pyjms_update,
     kaha_destination,
     message_metadata,
@@ -158,8 +159,8 @@ class Replay:
         """Apply the next record.
 
         Raises:
-            RemoteProtocolError, ValueError, LookupError, TypeError: the record is damaged,
-                although its batch is not.
+            RemoteProtocolError, ValueError, LookupError: the record is damaged, although its
+                batch is not.
         """
         command = decode_command(payload)
         if location.file_id != self._file_id:
@@ -324,6 +325,7 @@ class Replay:
         trace = parse_trace(command.message)
         if trace is None:
             return
+        check_trace(trace)
         if trace.kind == TRANSACTION:
             self._transaction_trace(trace.value, location)
         elif location > self._covered:

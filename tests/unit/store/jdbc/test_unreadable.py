@@ -22,13 +22,13 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
 
 
-@pytest.mark.parametrize("frame", [RUBBISH, WITHOUT_ID], ids=["rubbish", "without an id"])
+@pytest.mark.parametrize("frame", [RUBBISH, WITHOUT_ID, "text", None])
 @pytest.mark.parametrize("limit", [2, 100])
 async def test_a_message_that_cannot_be_read_is_quarantined_with_one_error(
     open_store: Callable[..., Any],
     sql: Callable[..., list[tuple[Any, ...]]],
     limit: int,
-    frame: bytes,
+    frame: bytes | str | None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = await open_store()

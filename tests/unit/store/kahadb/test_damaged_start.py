@@ -20,7 +20,7 @@ from pyjms.wire.kahadb.commands import (
 )
 from pyjms_broker.api.completion import wait_for
 from pyjms_broker.service import BrokerService
-from pyjms_broker.store.kahadb.records import ARRIVALS, AUDIT, DUPLICATES, trace_record
+from pyjms_broker.store.kahadb.records import ARRIVALS, AUDIT, DUPLICATES, TRANSACTION, trace_record
 from tests.kit.brokers.region import Broker
 from tests.kit.stores.kahadb_store import Home
 
@@ -39,8 +39,14 @@ RECORDS = {
     "prepare": encode_command(KahaPrepareCommand(KahaTransactionInfo())),
     "arrivals": trace_record(ARRIVALS, {"0:Q": ["x", None]}),
     "arrivals of no destination": trace_record(ARRIVALS, {"x": [1, 1]}),
+    "arrivals of too large numbers": trace_record(ARRIVALS, {"0:Q": [1 << 63, 1]}),
     "audit": trace_record(AUDIT, {"last": None}),
+    "audit of producers": trace_record(AUDIT, {"last": 1, "producers": [1], "openwire": 12}),
+    "audit of no version": trace_record(AUDIT, {"last": 1, "producers": {}, "openwire": None}),
     "duplicates": trace_record(DUPLICATES, {"0:Q": 5}),
+    "duplicates of numbers": trace_record(DUPLICATES, {"0:Q": [5]}),
+    "transaction": trace_record(TRANSACTION, ["XID", [5], {}]),
+    "transaction of no messages": trace_record(TRANSACTION, ["XID", [], {"0:Q": [[1]]}]),
 }
 
 
