@@ -12,7 +12,7 @@ import pytest
 
 from pyjms.testing.spark_names import run_pipeline, spark
 from tests.kit.properties import leave_out_constants_of_modules
-from tests.kit.runs.event_loops import LOOPS, loops_of
+from tests.kit.runs.event_loops import LOOPS, loops_of, wait_for_events_in_one_thread
 from tests.kit.runs.few_cases import beyond
 from tests.kit.runs.parallel import (
     SERVER_FOLDERS,
@@ -70,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("server_folders") and config.args == config.getini("testpaths"):
         config.args = list(SERVER_FOLDERS)
     keep_temporary_folders_in_memory()
+    wait_for_events_in_one_thread()
     logging.getLogger("pyjms.runtime.watchdog").setLevel(logging.ERROR)  # the machine may be busy
     # no test asserts wall-clock times, and the machine may be busy
     hypothesis.settings.register_profile(
@@ -84,7 +85,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     """Leave modules and tests, a million objects, out of all garbage collections.
 
     They live as long as the run. Collecting garbage among them took a third of the collection of
-    tests, and its seconds again in a test that calls `gc.collect`, and at the end.
+    tests, and its seconds again in a test that calls `gc.collect`, and at the end. What the tests
+    leave is collected less often than by default: a twentieth of their processor time.
     """
     if hasattr(session.config, "workerinput"):  # a worker of pytest-xdist
         each_with_other_folders(session.config)
@@ -94,6 +96,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)
