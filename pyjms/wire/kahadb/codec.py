@@ -112,6 +112,7 @@ def iter_fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int
 
 
 _CACHED_DESTINATIONS: Final = 1024
+_CACHED_TRANSACTIONS: Final = 64  # that are open at the same time
 _LONGEST_CACHED: Final = 512
 _RANGES: Final = {structures.INT32: 1 << 31, structures.INT64: 1 << 63}
 _VARINTS: Final = frozenset((structures.INT32, structures.INT64, structures.BOOL))
@@ -242,8 +243,11 @@ def _decode_value(field: structures.KahaField, data: bytes, value: int, after: i
         return bytes(data[value:after])
     if kind is structures.STRUCTURE:
         assert field.structure is not None
-        if field.structure is structures.KahaDestination and after - value <= _LONGEST_CACHED:
-            return _decode_destination(bytes(data[value:after]))
+        if after - value <= _LONGEST_CACHED:
+            if field.structure is structures.KahaDestination:
+                return _decode_destination(bytes(data[value:after]))
+            if field.structure is structures.KahaTransactionInfo:
+                return _decode_transaction(bytes(data[value:after]))
         return _decode(field.structure, data, value, after)
     if kind is structures.BOOL:
         return value != 0
@@ -256,3 +260,9 @@ def _decode_value(field: structures.KahaField, data: bytes, value: int, after: i
 @lru_cache(_CACHED_DESTINATIONS)
 def _decode_destination(data: bytes) -> structures.KahaStructure:
     return _decode(structures.KahaDestination, data, 0, len(data))
+
+
+@lru_cache(_CACHED_TRANSACTIONS)
+def _decode_transaction(data: bytes) -> structures.KahaStructure:
+    """Return the transaction of a record, the same object for successive records of its own."""
+    return _decode(structures.KahaTransactionInfo, data, 0, len(data))

@@ -1,11 +1,11 @@
 """Background work on an open store: checkpoints, deletion of segments, the check of its lock.
 
-    checkpoint   every `checkpoint_interval`, and as soon as 20,000 changes are in memory
+    checkpoint   every `checkpoint_interval`, and as soon as 10,000 changes are in memory
     cleanup      every `cleanup_interval`, when senders wait for store space
                  (`reclaim_soon`), and with the last checkpoint (`cleanup_on_stop`)
     lock         every `lock_keep_alive_period`
 
-A failed checkpoint is logged and retried. While checkpoints fail and more than 20,000 changes
+A failed checkpoint is logged and retried. While checkpoints fail and more than 10,000 changes
 wait, the store is SUSPENDED; a damaged index makes it FAILED. (activemq-persistence K16, H2)
 
 Checkpoints write the index changes in memory to the database. The order makes them safe. The

@@ -15,7 +15,7 @@ its end is lost (`find_lost_end`): missing segments make the start fail, as in s
 3. The records behind the covered one are replayed (`Replay`). The replay begins at the first record
 of the oldest transaction that was open at the checkpoint, whose operations are needed at its
 commit. Records are read in a worker thread, 2,000 at a time, and applied on the loop. A
-checkpoint is written after every 20,000 changes, so memory is bounded, and an interrupted
+checkpoint is written after every 10,000 changes, so memory is bounded, and an interrupted
 recovery continues where it stopped.
 4. Every message of the index must be in an existing, undamaged part of a segment. Otherwise the
 start fails, or with `ignore_missing_journalfiles` drops those messages.
@@ -138,6 +138,7 @@ class Replay:
         self._unnumbered = False
         self._renumbered: set[str] = set()
         self._is_pyjms_update = False
+        self._latest: tuple[KahaTransactionInfo, TransactionId] | None = None
         self._handlers: dict[type[KahaCommand], Callable[[Any, Location], None]] = {
             commands.KahaTraceCommand: self._trace,
             commands.KahaAddMessageCommand: self._add,
@@ -295,7 +296,10 @@ class Replay:
         transaction.journalled += 1
 
     def _transaction(self, info: KahaTransactionInfo, location: Location) -> OpenTransaction:
-        xid = from_transaction_info(info)
+        latest = self._latest
+        if latest is None or latest[0] is not info:  # the codec reuses the object for equal bytes
+            self._latest = latest = (info, from_transaction_info(info))
+        xid = latest[1]
         transaction = self.transactions.get(xid)
         if transaction is None:
             transaction = self.transactions[xid] = OpenTransaction()

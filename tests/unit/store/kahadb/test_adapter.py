@@ -292,7 +292,7 @@ async def test_changes_in_memory_request_a_checkpoint(home: Home) -> None:
     while db.index.dirty >= number:
         await home.done(store.add_message(OperationContext(), home.message(number + 1, Q)))
         number += 1
-    assert 15_000 < number < 60_000
+    assert 9_000 < number < 60_000
     assert store.message_count == number
 
 

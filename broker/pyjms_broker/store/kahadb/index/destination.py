@@ -258,7 +258,7 @@ class MessageTable:
         return entries
 
 
-DIRTY_LIMIT: Final = 20_000
+DIRTY_LIMIT: Final = 10_000
 """The number of index changes in memory above which a checkpoint is due."""
 DIRTY_PARTS_LIMIT: Final = 2_000
 """The number of changed destinations above which one is due: its beginning holds the loop."""
