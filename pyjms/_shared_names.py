@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyjms.app.application import JmsApplication as JmsApplication
     from pyjms.app.container import ApplicationContainer as ApplicationContainer
     from pyjms.app.lifecycle import on_shutdown as on_shutdown, on_startup as on_startup
-    from pyjms.client.options import (
+    from pyjms.client.policies import (
         PrefetchPolicy as PrefetchPolicy, RedeliveryPolicy as RedeliveryPolicy,
     )
     from pyjms.connection.transaction import Propagation as Propagation

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.errors import ConfigurationException, nearest_name
 from pyjms.jms.api import Connection, ConnectionFactory
 from pyjms.listener.endpoint import DefaultJmsListenerContainerFactory, JmsListenerEndpoint

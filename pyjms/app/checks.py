@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyjms.app.brokers import native_factory
 from pyjms.app.interceptors import named_interceptors
 from pyjms.app.objects import ApplicationObjects, make_client_factory
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.configuration.document import Problems
 from pyjms.configuration.placeholders import UnknownPlaceholder
 from pyjms.enums import AcknowledgeMode

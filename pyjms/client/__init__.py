@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         MessageAdvisory as MessageAdvisory, ProducerAdvisory as ProducerAdvisory,
         read_advisory as read_advisory,
     )
-    from pyjms.client.options import BlobTransferPolicy as BlobTransferPolicy
+    from pyjms.client.policies import BlobTransferPolicy as BlobTransferPolicy
     from pyjms.jms.destination import advisory_topic as advisory_topic
     from pyjms.client.xa import XAConnectionFactory as XAConnectionFactory
 # isort: on

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeVar, cast
 
 from pyjms.client.policies import (
-    MAX_PREFETCH_SIZE,
-    NO_MAXIMUM_REDELIVERIES,
     BlobTransferPolicy,
     PrefetchPolicy,
     RedeliveryPolicy,
@@ -25,23 +23,6 @@ from pyjms.runtime.keywords import refuse_unknown_keywords
 from pyjms.runtime.logging import get_logger
 from pyjms.transport.options import at_least, boolean, camel_case, integer
 from pyjms.transport.uri import did_you_mean, is_secret
-
-__all__ = [
-    "IGNORED",
-    "JMS_OPTIONS",
-    "MAX_PREFETCH_SIZE",
-    "NO_MAXIMUM_REDELIVERIES",
-    "ONLY_IN_ACTIVEMQ",
-    "BlobTransferPolicy",
-    "ClientOptions",
-    "PrefetchPolicy",
-    "RedeliveryPolicy",
-    "RedeliveryPolicyMap",
-    "apply_keywords",
-    "apply_options",
-    "read_option",
-    "upload_url",
-]
 
 logger: Final = get_logger(__name__)
 

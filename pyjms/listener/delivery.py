@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 import anyio
 
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.client.rollback import Interrupted
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Unpack
 
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.connection.caching import SingleConnectionFactory
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import ConnectionFactory, check_factory

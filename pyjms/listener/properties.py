@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
-from pyjms.client.options import MAX_PREFETCH_SIZE, RedeliveryPolicy
+from pyjms.client.policies import MAX_PREFETCH_SIZE, RedeliveryPolicy
 from pyjms.enums import AcknowledgeMode, CacheLevel, SessionMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, check_factory

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from pyjms.client.options import MAX_PREFETCH_SIZE, PrefetchPolicy
+from pyjms.client.policies import MAX_PREFETCH_SIZE, PrefetchPolicy
 from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,

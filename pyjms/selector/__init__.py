@@ -18,24 +18,11 @@ from __future__ import annotations
 
 import functools
 
-from pyjms.selector.budget import (
-    CHARACTERS_PER_STEP,
-    DEFAULT_LIMITS,
-    Lookup,
-    SelectorLimitException,
-    SelectorLimits,
-)
-
-__all__ = [
-    "CHARACTERS_PER_STEP",
-    "DEFAULT_LIMITS",
-    "Lookup",
-    "Selector",
-    "SelectorLimitException",
-    "SelectorLimits",
-    "compile_selector",
-    "selector_or_none",
-]
+from pyjms.selector.budget import CHARACTERS_PER_STEP as CHARACTERS_PER_STEP
+from pyjms.selector.budget import DEFAULT_LIMITS as DEFAULT_LIMITS
+from pyjms.selector.budget import Lookup as Lookup
+from pyjms.selector.budget import SelectorLimitException as SelectorLimitException
+from pyjms.selector.budget import SelectorLimits as SelectorLimits
 
 _CACHED = 512
 _LONGEST_CACHED = 2_000

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from pyjms.client.options import BlobTransferPolicy, upload_url
+from pyjms.client.policies import BlobTransferPolicy, upload_url
 from pyjms.configuration.section import (
     Deadline,
     Duration,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from pyjms.client.options import PrefetchPolicy, RedeliveryPolicy
+from pyjms.client.policies import PrefetchPolicy, RedeliveryPolicy
 from pyjms.configuration.section import Duration, ReceiveTimeout, Section, Text
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import ConfigurationException

@@ -21,7 +21,7 @@ from tenacity import (
 
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options import NO_MAXIMUM_REDELIVERIES
+from pyjms.client.policies import NO_MAXIMUM_REDELIVERIES
 from pyjms.client.session import ActiveMQSession
 from pyjms.errors import (
     ConnectionClosedException,

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.errors import MessageFormatException, RemoteError
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination

@@ -19,21 +19,7 @@ from urllib.parse import quote, unquote, unquote_plus
 
 from pyjms.errors import ConfigurationException, nearest_name
 
-__all__ = [
-    "DEFAULT_PORT",
-    "ENCRYPTED_SCHEMES",
-    "NETWORK_SCHEMES",
-    "PLAIN_SCHEMES",
-    "UNANNOUNCED_SCHEMES",
-    "ReceivedAddress",
-    "TransportURI",
-    "could_not_create",
-    "default_broker_url",
-    "did_you_mean",
-    "is_secret",
-    "parse_broker_uri",
-    "read_received_address",
-]
+__all__ = ["TransportURI"]
 
 DEFAULT_PORT = 61616
 COMPOSITE_SCHEMES = frozenset({"failover", "fanout", "discovery", "static", "broker"})

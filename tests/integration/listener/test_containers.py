@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.connection.transaction import JmsTransactionManager, ResourceTransactionManager
 from pyjms.errors import InvalidClientIDException
 from pyjms.jms.api import Session

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.errors import ListenerExecutionFailedException
 from pyjms.jms.destination import Topic
 from pyjms.jms.message import Message, TextMessage

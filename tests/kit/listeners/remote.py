@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.runtime import clock as _clock
 from pyjms.template.template import JmsTemplate
 from tests.kit.clients.remote import RemoteClient

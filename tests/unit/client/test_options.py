@@ -13,7 +13,8 @@ import pytest
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.keywords import ClientKeywords
-from pyjms.client.options import IGNORED, JMS_OPTIONS, ClientOptions, PrefetchPolicy, apply_options
+from pyjms.client.options import IGNORED, JMS_OPTIONS, ClientOptions, apply_options
+from pyjms.client.policies import PrefetchPolicy
 from pyjms.errors import ConfigurationException
 from tests.kit.data import SPECIFICATION
 

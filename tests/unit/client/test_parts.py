@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.client.consumer import ConnectionAudit
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.client.producer import ProducerWindow
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.message_audit import MessageAudit

@@ -20,7 +20,7 @@ from pyjms import (
     JmsTransactionManager,
     aio,
 )
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.jms.message import Message
 from pyjms.listener.default_container import DefaultMessageListenerContainer
 from pyjms.runtime.backoff import ExponentialBackOff, FixedBackOff

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.errors import InvalidClientIDException
 from pyjms.jms.destination import Queue, Topic

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.policies import RedeliveryPolicy
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
