@@ -2,7 +2,7 @@
 
 A coroutine of the core begins and ends the transaction on the loop. The functions of a resource and
 the synchronizations are called in the thread of the block, which waits for the coroutine
-(`CallersThread`): they may block, and may be bound to that thread.
+(`WaitingThread`): they may block, and may be bound to that thread.
 
     thread                                   loop
     --------------------------------------   ----------------------------------------------
@@ -18,16 +18,11 @@ raises.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import Context, copy_context
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
-
-import anyio
 
 from pyjms.connection.transaction import (
     ChainedStatus,
@@ -43,100 +38,24 @@ from pyjms.runtime.event_loop import LoopHandle
 from pyjms.sync.facade import Attribute, Facade, GivenFactory, ReusableFacade, core_of, loop_of
 from pyjms.sync.portal import call_on_loop, current_loop
 from pyjms.template import resources
-from pyjms.template.synchronization import call_in_thread, waiting_thread
+from pyjms.template.synchronization import WaitingThread, call_in_thread, waiting_thread
 
 R = TypeVar("R")
 
 
-class _Call:
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self.outcome: Future[Any] = Future()
-        self.done = anyio.Event()
-        self._function, self._args = function, args
-        self._loop = LoopHandle()
-        self._context = copy_context()
-
-    def run(self) -> None:
-        """Call the function in the thread; raise only interruptions."""
-        try:
-            self.outcome.set_result(self._context.run(self._function, *self._args))
-        except Exception as error:
-            self.outcome.set_exception(error)
-        finally:
-            self.give_up()
-
-    def give_up(self) -> None:
-        """Wake the waiting task, with an error if there is no outcome."""
-        if not self.outcome.done():
-            self.outcome.set_exception(
-                IllegalStateException("The thread of the transaction was interrupted")
-            )
-        self._loop.call_soon(self.done.set)
-
-
-class CallersThread:
-    """The calling thread, for one blocking call."""
-
-    def __init__(self) -> None:
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._serving = True
-        self._outcome: Future[Any] | None = None
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether the thread is still waiting."""
-        return self._serving
-
-    def call(
-        self,
-        loop: LoopHandle,
-        function: Callable[..., Coroutine[Any, Any, R]],
-        *args: Any,
-        context: Context,
-    ) -> R:
-        """Run `function(*args)` on the loop, with `waiting_thread` set to this object. Once."""
-        context.run(waiting_thread.set, self)
-        try:
-            return call_on_loop(loop, function, *args, context=context, wait=self._wait)
-        except BaseException:
-            if self._outcome is not None and not self._outcome.done():
-                self._serve()
-            raise
-        finally:
-            self._leave()
-
-    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run `function(*args)` in the thread, with the task's context variables."""
-        call = _Call(function, args)
-        with self._lock:
-            if self._serving:
-                self._calls.put(call)
-            else:
-                call.give_up()
-        await call.done.wait()
-        return call.outcome.result()
-
-    def _wait(self, outcome: Future[R]) -> R:
-        self._outcome = outcome
-        outcome.add_done_callback(lambda _: self._calls.put(None))
-        self._serve()
-        return outcome.result()
-
-    def _serve(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call.run()
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._serving = False
-        while True:
-            try:
-                call = self._calls.get_nowait()
-            except Empty:
-                return
-            if call is not None:
-                call.give_up()
+def _call_and_serve(
+    loop: LoopHandle, function: Callable[..., Coroutine[Any, Any, R]], *args: Any, context: Context
+) -> R:
+    """Run `function(*args)` on the loop; this thread runs functions for it meanwhile."""
+    thread = WaitingThread()
+    context.run(waiting_thread.set, thread)
+    try:
+        return call_on_loop(loop, function, *args, context=context, wait=thread.wait)
+    except BaseException:
+        thread.serve_cleanup()
+        raise
+    finally:
+        thread.leave()
 
 
 S = TypeVar("S")
@@ -147,16 +66,16 @@ T = TypeVar("T")
 def _block(loop: LoopHandle, scope: AbstractAsyncContextManager[S]) -> Iterator[S]:
     """Enter and leave a block of the core on the loop; bind its resources in this thread too."""
     context = copy_context()  # the scope is entered and left in one context
-    status = CallersThread().call(loop, scope.__aenter__, context=context)
+    status = _call_and_serve(loop, scope.__aenter__, context=context)
     try:
         with resources.bindings_of(context):
             yield status
     except BaseException as error:
         leave = partial(scope.__aexit__, type(error), error, error.__traceback__)
-        CallersThread().call(loop, leave, context=context)
+        _call_and_serve(loop, leave, context=context)
         raise
     else:
-        CallersThread().call(loop, scope.__aexit__, None, None, None, context=context)
+        _call_and_serve(loop, scope.__aexit__, None, None, None, context=context)
 
 
 class JmsTransactionManager(ReusableFacade[CoreManager]):

@@ -18,11 +18,15 @@ blocking call, or in the thread of the consumer whose `def` handler registered t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from concurrent.futures import Future
+from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import Any, Final, Protocol
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeVar
 
+import anyio
 from anyio import to_thread
 from anyio.lowlevel import current_token
 
@@ -38,15 +42,83 @@ from pyjms.template.workers import Worker, current_worker
 logger: Final = get_logger(__name__)
 
 
-class WaitingThread(Protocol):
-    """A thread that waits for the current task, and runs functions for it during the wait."""
+_R = TypeVar("_R")
 
-    @property
-    def is_serving(self) -> bool:
-        """Whether it still waits."""
+
+class _Call:
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.outcome: Future[Any] = Future()
+        self.done = anyio.Event()
+        self._function, self._args = function, args
+        self._loop = LoopHandle()
+        self._context = copy_context()
+
+    def run(self) -> None:
+        """Call the function in the thread; raise only interruptions."""
+        try:
+            self.outcome.set_result(self._context.run(self._function, *self._args))
+        except Exception as error:
+            self.outcome.set_exception(error)
+        finally:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Wake the waiting task, with an error if there is no outcome."""
+        if not self.outcome.done():
+            self.outcome.set_exception(
+                IllegalStateException("The thread of the transaction was interrupted")
+            )
+        self._loop.call_soon(self.done.set)
+
+
+class WaitingThread:
+    """The calling thread of one blocking call, which runs functions for its task meanwhile."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._outcome: Future[Any] | None = None
+        self.is_serving = True
+        """Whether the thread is still waiting."""
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run `function(*args)` in the thread; return its result or raise its error."""
+        """Run `function(*args)` in the thread, with the task's context variables."""
+        call = _Call(function, args)
+        with self._lock:
+            if self.is_serving:
+                self._calls.put(call)
+            else:
+                call.give_up()
+        await call.done.wait()
+        return call.outcome.result()
+
+    def wait(self, outcome: Future[_R]) -> _R:
+        """Run functions in this thread until there is an outcome; return or raise it."""
+        self._outcome = outcome
+        outcome.add_done_callback(lambda _: self._calls.put(None))
+        self._serve()
+        return outcome.result()
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call.run()
+
+    def serve_cleanup(self) -> None:
+        """Continue to run functions, if the wait was interrupted and the task is not done."""
+        if self._outcome is not None and not self._outcome.done():
+            self._serve()
+
+    def leave(self) -> None:
+        """Run no more functions; those that wait get an error."""
+        with self._lock:
+            self.is_serving = False
+        while True:
+            try:
+                call = self._calls.get_nowait()
+            except Empty:
+                return
+            if call is not None:
+                call.give_up()
 
 
 waiting_thread: ContextVar[WaitingThread | None] = ContextVar("pyjms_waiting_thread", default=None)

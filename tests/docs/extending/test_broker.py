@@ -271,7 +271,7 @@ def test_the_web_part_of_the_recipe(tmp_path: Path) -> None:
         "async def main():\n"
         "    settings = load_broker_settings('broker.yaml')\n"
         "    async with BrokerService.from_settings(settings) as service:\n"
-        "        async with httpx.AsyncClient(base_url=service.website.url) as client:\n"
+        "        async with httpx.AsyncClient(base_url=service.website.url, verify=False) as client:\n"
         "            print((await client.get('/longest')).status_code)\n"
         "            answer = await client.get('/longest', auth=('alice', 'secret'))\n"
         "            print(answer.json())\n"
