@@ -18,6 +18,7 @@ from tests.kit.runs.parallel import (
     SERVER_FOLDERS,
     FileOrGroupScheduling,
     add_groups,
+    count_reruns_here,
     each_with_other_folders,
     longest_first,
     name_failed_without_groups,
@@ -90,6 +91,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     """
     if hasattr(session.config, "workerinput"):  # a worker of pytest-xdist
         each_with_other_folders(session.config)
+        count_reruns_here(session.config)
     gc.disable()
     try:
         return (yield)

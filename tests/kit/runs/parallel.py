@@ -10,6 +10,9 @@ last runs alone, while the other workers have nothing left to do.
 
 Every worker collects all tests. The first to import a test module rewrites its assertions, for the
 others, too, so each begins with other folders (`each_with_other_folders`).
+
+No worker follows one that has ended (`--max-worker-restart 0`), so `count_reruns_here` spares each
+test the question how often another worker has run it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from pytest_rerunfailures import StatusDB
 from xdist.scheduler import LoadGroupScheduling
 
 SPARK_SESSION: Final = "spark"
@@ -112,6 +116,7 @@ SECONDS: Final = {
     "tests/integration/activemq/traces/test_container_traces.py": 17,
     "tests/integration/broker/test_restart.py": 17,
     "tests/integration/web/test_access_matrix.py": 17,
+    "tests/docs/test_types.py": 17,
     "tests/docs/test_tutorial.py": 16,
     "tests/integration/activemq/test_slow_consumers.py": 16,
     "tests/docs/test_site.py": 6,
@@ -238,6 +243,17 @@ def each_with_other_folders(config: pytest.Config) -> None:
     worker: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
     start = len(parts) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
     config.args = [str(part) for part in parts[start:] + parts[:start]]
+
+
+def count_reruns_here(config: pytest.Config) -> None:
+    """Have pytest-rerunfailures not ask the controller before each test of this worker.
+
+    It does by a socket, byte by byte, which takes both more than a millisecond of processor time.
+    """
+    plugin: Any = config
+    if plugin.option.maxworkerrestart == "0":
+        plugin.failures_db.sock.close()
+        plugin.failures_db = StatusDB()
 
 
 def outside_of_server_folders(items: Iterable[pytest.Item]) -> list[str]:
