@@ -32,6 +32,8 @@ TESTS = (
     "tests/unit/wire",
     "tests/unit/transport",
     "tests/unit/client",
+    "tests/unit/connection",
+    "tests/unit/listener",
     "tests/unit/connector",
     "tests/unit/region",
     "tests/unit/transaction",
