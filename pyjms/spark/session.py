@@ -212,6 +212,9 @@ LOCAL_CONF: Final[Mapping[str, str]] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{_CHECKPOINTS}.FileSystemBasedCheckpointFileManager"
     ),
+    # Hive's, which Java finds otherwise, does not rename onto a file: the state of a batch that is
+    # repeated would stay that of its first attempt
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
 }
 """Further settings with a local master."""
 
