@@ -247,7 +247,7 @@ def client_transport(
     )
     if options.other_format is not None:
         return ResponseCorrelator(carried_by(options.other_format()))
-    wire_format = OpenWireFormat(options.wire_format)
+    wire_format = OpenWireFormat(options.wire_format, keeps_raw=False)
     tcp = carried_by(wire_format)
     timeout = options.wire_format.max_inactivity_duration_inital_delay
     return ResponseCorrelator(negotiated_transport(tcp, wire_format, options, timeout))

@@ -232,11 +232,14 @@ class FastReader(StructureMemo):
         "_dispatch_ids",
         "_dispatch_prefix",
         "_ids",
+        "_keeps_raw",
         "_prefix",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_raw: bool = True) -> None:
+        """Create a reader whose messages have their `raw`, unless nobody will send them on."""
         super().__init__()
+        self._keeps_raw = keeps_raw
         # the latest message's bytes up to its sequence number; the next usually begins equally
         self._prefix = b""
         self._ids: tuple[Any, Any, Any, Any, Any] = (None, None, None, None, None)
@@ -507,8 +510,9 @@ class FastReader(StructureMemo):
         )
         # fmt: on
         # end generated
-        message.raw = frame[start:end]
-        message.sequence_at = sequence_at
+        if self._keeps_raw:
+            message.raw = frame[start:end]
+            message.sequence_at = sequence_at
         return message
 
     def _first_ids(self, frame: bytes, start: int) -> tuple[Any, Any, Any, Any, Any, int] | None:

@@ -183,8 +183,14 @@ class OpenWireFormat:
         self,
         settings: WireFormatSettings | None = None,
         unfinished_frame: UnfinishedFrame | None = None,
+        *,
+        keeps_raw: bool = True,
     ) -> None:
-        """Create a format; large incomplete frames are counted in `unfinished_frame`."""
+        """Create a format; large incomplete frames are counted in `unfinished_frame`.
+
+        Without `keeps_raw`, received messages of the usual form have no `raw`: a client does not
+        send them on, and each is a copy.
+        """
         self.settings: WireFormatSettings = settings or WireFormatSettings()
         self.negotiated: NegotiatedSettings | None = None
         self._version = self.settings.version
@@ -200,6 +206,7 @@ class OpenWireFormat:
         self._fast_writer: FastWriter | None = None
         self._buffer = ReceiveBuffer()
         self._unfinished = unfinished_frame
+        self._keeps_raw = keeps_raw
         self.on_keep_alive: Callable[[KeepAliveInfo], object] | None = None
         """Handles keep-alives, which `receive_data` does not return then."""
         self._unframed = b""
@@ -244,7 +251,7 @@ class OpenWireFormat:
             self._read_cache = ReadCache(agreed.cache_size)
             self._write_cache = WriteCache(agreed.cache_size)
         elif not self._tight and agreed.version == CURRENT_VERSION and self._size_prefix:
-            self._fast_reader = FastReader()
+            self._fast_reader = FastReader(keeps_raw=self._keeps_raw)
             self._fast_writer = FastWriter(self._shared)
         return agreed
 

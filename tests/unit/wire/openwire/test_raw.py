@@ -111,6 +111,27 @@ def test_raw_is_kept_in_dispatches_too(sent: ActiveMQMessage) -> None:
     assert received.message.raw == expected
 
 
+def receive_without_raw(sent: Command) -> Any:
+    sender, _ = pair()
+    client = OpenWireFormat(keeps_raw=False)
+    client.negotiate(sender.local_info())
+    (received,) = client.receive_data(sender.encode(sent))
+    return received
+
+
+@pytest.mark.parametrize("sent", MESSAGES)
+def test_a_client_gets_the_same_message_as_a_broker(sent: ActiveMQMessage) -> None:
+    assert contents(receive_without_raw(sent)) == contents(sent)
+    dispatched = receive_without_raw(MessageDispatch(CONSUMER, Queue("a.b"), sent, 3))
+    assert contents(dispatched.message) == contents(sent)
+
+
+def test_a_client_that_sends_nothing_on_keeps_no_raw() -> None:
+    assert receive_without_raw(message()).raw is None
+    dispatched = receive_without_raw(MessageDispatch(CONSUMER, Queue("a.b"), message()))
+    assert dispatched.message.raw is None
+
+
 @pytest.mark.parametrize(
     "other", [{"tight_encoding_enabled": True}, {"cache_enabled": True}, {"version": 11}]
 )
