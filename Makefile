@@ -113,6 +113,7 @@ compiled: venv
 	$(BIN)/python -m benchmarks.compiled $(QUICK)
 
 nightly: venv
+	$(BIN)/python -m benchmarks.compiled --quick --pythons
 	TEST_EXAMPLES=10 $(PYTEST) --every-loop -m "nightly or not ($(SERVERS))" --timeout 600
 
 # The documentation site in `site`, and the schemas of both YAML files. Without internet.

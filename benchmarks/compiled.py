@@ -1,8 +1,12 @@
 """Test the compiled wheel, and compare it with the same source interpreted: make compiled.
 
 Builds the wheel whose hot modules mypyc has compiled, installs it in build/compiled, runs the tests
-of what a message passes against it there and prints the rates of both. Exits with 1
-when the compiler or a test fails. Without a C compiler it prints that and exits with 0.
+of what a message passes, the contract kits and the recipes of extensions against it there and
+prints the rates of both. Exits with 1 when the compiler or a test fails. Without a C compiler it
+prints that and exits with 0.
+
+With `--pythons` the wheels of the other Pythons of this machine are built, too, each as `pip wheel`
+does it for a user. Each is installed in a new environment, and the programs of users run with it.
 """
 
 from __future__ import annotations
@@ -17,10 +21,12 @@ import sys
 import sysconfig
 import time
 import tomllib
+import zipfile
 from pathlib import Path
 
 from benchmarks import queue
 from config.wheel.build_hook import compiled_modules
+from tests.kit.processes.python_environments import prepare_all
 
 ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "compiled"
@@ -48,7 +54,10 @@ TESTS = (
     "tests/integration/kahadb",
     "tests/integration/crash",
     "tests/integration/console/test_why.py",
+    "tests/docs/extending",
+    "tests/unit/support/test_converter_contract.py",
 )
+USERS = ("tests/programs", "tests/integration/sync/test_scripts.py")
 UNRELATED = (  # they run the scheduler, the command line, SQL and other processes
     "tests/integration/broker/scheduler",
     "tests/integration/broker/plugins",
@@ -117,6 +126,40 @@ def run_tests(*, quick: bool) -> int:
     return subprocess.run(command, check=False, cwd=TREE).returncode
 
 
+def install_others(*, quick: bool) -> dict[str, str]:
+    """Build the wheel with each other Python, and return those Pythons, by version.
+
+    It is installed in a new environment, to see that it is complete. For the tests its extensions
+    lie beside those of this Python in the tree: each Python imports its own.
+    """
+    pythons = prepare_all()
+    environment = {**os.environ, "PYJMS_COMPILE": "quick" if quick else "1"}
+    for version, python in pythons.items():
+        wheels = ROOT / "build" / f"wheel-{version}"
+        shutil.rmtree(wheels, ignore_errors=True)
+        build = [python, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", wheels, ROOT]
+        subprocess.run([*map(str, build)], check=True, env=environment)
+        (wheel,) = wheels.glob("*.whl")
+        subprocess.run([python, "-m", "venv", wheels / "fresh"], check=True)
+        programs = wheels / "fresh" / "bin"
+        subprocess.run([programs / "pip", "--quiet", "install", wheel], check=True)
+        shown = subprocess.check_output([programs / "pyjms", "--version"], cwd=wheels, text=True)
+        if f"Python {version}." not in shown or "compiled" not in shown:
+            sys.exit(f"{wheel}: pyjms --version says {shown}")
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                if name.endswith((".so", ".pyd")):
+                    archive.extract(name, TREE)
+    return pythons
+
+
+def run_programs(pythons: list[str]) -> int:
+    """Run the programs of users with the extensions in the tree, on each Python."""
+    environment = {**os.environ, "TEST_PYTHONS": os.pathsep.join(pythons)}
+    pytest = [sys.executable, "-m", "pytest", "-q", "--no-header", "-m", "pythons", "-n", "auto"]
+    return subprocess.run([*pytest, *USERS], check=False, cwd=TREE, env=environment).returncode
+
+
 def prove_compiled(modules: list[str]) -> None:
     """Make sure that the tree's processes really import what was compiled."""
     names = [name.removesuffix(".py").removesuffix("/__init__") for name in modules]
@@ -150,6 +193,9 @@ def main() -> None:
         "--quick", action="store_true", help="not optimized, two cases of each test, no rates"
     )
     parser.add_argument("--keep", action="store_true", help="use the tree that is there already")
+    parser.add_argument(
+        "--pythons", action="store_true", help="the other Pythons of this machine, too"
+    )
     arguments = parser.parse_args()
     if c_compiler() is None or importlib.util.find_spec("mypyc") is None:
         print("make compiled: skipped, since there is no C compiler (or no mypy) here")
@@ -161,6 +207,9 @@ def main() -> None:
         print(f"{len(modules)} modules compiled in {time.monotonic() - start:.0f} s")
     prove_compiled(modules)
     failed = run_tests(quick=arguments.quick)
+    if arguments.pythons:
+        others = install_others(quick=arguments.quick)
+        failed = run_programs(list(others.values())) or failed
     if failed:
         sys.exit(failed)
     if not arguments.quick:

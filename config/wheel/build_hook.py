@@ -40,9 +40,10 @@ COMPILERS = ("mypy>=1.18", "setuptools>=80")
 SETTINGS = """[mypy]
 plugins = pydantic.mypy
 ignore_missing_imports = True
+follow_imports = silent
 disable_error_code = import-untyped, unused-ignore, misc, no-any-return, no-untyped-call
 """
-"""Types of optional packages are Any. Mistakes are for `make check` to find."""
+"""Types of optional packages, which a build need not have, are Any. `make check` finds mistakes."""
 _FUTURE = "from __future__ import annotations"
 _INTERPRETED = frozenset({"Enum", "IntEnum", "NamedTuple", "StrEnum", "TypedDict"})
 """Bases of classes that mypyc does not make native."""
@@ -51,6 +52,8 @@ _OF_APPLICATIONS = re.compile(r"pyjms\.(?:enums|jms)\b")
 """The modules whose classes applications implement, pass or call."""
 NO_WARNINGS = ("-Wno-all", "-w")
 """They alone take a quick build more time than the rest of the compiler's work."""
+INTERNAL = "-fvisibility=hidden"
+"""Calls from module to module of the library are direct: their names are not looked up."""
 
 
 class CompiledModules(BuildHookInterface[Any]):
@@ -69,8 +72,9 @@ class CompiledModules(BuildHookInterface[Any]):
             sys.exit(
                 f"{VARIABLE} is {level!r}: give 1, or {QUICK} for a build without optimization"
             )
-        root, tree = Path(self.root), Path(tempfile.mkdtemp(prefix="pyjms-compile-"))
-        self._tree = tree
+        # removed with this object, or at the end of the process, also where the compiler fails
+        self._folder = tempfile.TemporaryDirectory(prefix="pyjms-compile-")
+        root, tree = Path(self.root), Path(self._folder.name)
         for package in PACKAGES:
             ignored = shutil.ignore_patterns("__pycache__", "*.so")
             shutil.copytree(root / package, tree / Path(package).name, ignore=ignored)
@@ -85,9 +89,6 @@ class CompiledModules(BuildHookInterface[Any]):
             for path in tree.rglob(f"*.{suffix}"):
                 if "build" not in path.relative_to(tree).parts:
                     build_data["force_include"][str(path)] = path.relative_to(tree).as_posix()
-
-    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        shutil.rmtree(getattr(self, "_tree", ""), ignore_errors=True)
 
 
 def compiled_modules(root: Path, patterns: Sequence[str], without: Sequence[str]) -> list[str]:
@@ -265,7 +266,7 @@ def build_extensions(modules: list[str], *, quick: bool) -> None:
     for path in Path("build").rglob("*.c"):
         path.write_text(repair_weak_references(path.read_text()))
     for extension in extensions:
-        extension.extra_compile_args = [*extension.extra_compile_args, *NO_WARNINGS]
+        extension.extra_compile_args = [*extension.extra_compile_args, *NO_WARNINGS, INTERNAL]
     setup(
         name=LIBRARY,
         ext_modules=extensions,
