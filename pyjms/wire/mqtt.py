@@ -136,28 +136,58 @@ class ConnAck:
     properties: Properties = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass
 class Publish:
     """A message."""
 
     topic: str
-    payload: bytes = b""
-    qos: int = 0
-    retain: bool = False
-    duplicate: bool = False
-    packet_id: int = 0
+    payload: bytes
+    qos: int
+    retain: bool
+    duplicate: bool
+    packet_id: int
     """Without meaning for QoS 0."""
-    properties: Properties = field(default_factory=dict)
+    properties: Properties
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes = b"",
+        qos: int = 0,
+        retain: bool = False,
+        duplicate: bool = False,
+        packet_id: int = 0,
+        properties: Properties | None = None,
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.qos = qos
+        self.retain = retain
+        self.duplicate = duplicate
+        self.packet_id = packet_id
+        self.properties = {} if properties is None else properties
 
 
-@dataclass(slots=True)
+@dataclass
 class Ack:
     """PUBACK, PUBREC, PUBREL or PUBCOMP, by its `type`."""
 
     type: int
     packet_id: int
-    code: int = SUCCESS
-    properties: Properties = field(default_factory=dict)
+    code: int
+    properties: Properties
+
+    def __init__(
+        self,
+        type: int,  # noqa: A002 - as the attribute
+        packet_id: int,
+        code: int = SUCCESS,
+        properties: Properties | None = None,
+    ) -> None:
+        self.type = type
+        self.packet_id = packet_id
+        self.code = code
+        self.properties = {} if properties is None else properties
 
 
 @dataclass

@@ -75,6 +75,12 @@ def classes_of(module: str) -> Iterator[ast.ClassDef]:
             yield node
 
 
+def class_variables(node: ast.ClassDef) -> list[ast.expr]:
+    """Return what is assigned in the body without annotation."""
+    assigned = [each for each in node.body if isinstance(each, ast.Assign)]
+    return [target for each in assigned for target in each.targets]
+
+
 def base_names(node: ast.ClassDef) -> list[str]:
     return [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
 
@@ -110,6 +116,11 @@ def test_classes_can_be_compiled(module: str) -> None:
         decorators = [ast.unparse(each) for each in node.decorator_list]
         if any("slots=True" in each for each in decorators):
             found.append(f"{name}: dataclass(slots=True) makes a second class")
+        is_dataclass = any(each.startswith("dataclass") for each in decorators)
+        if is_dataclass and "__slots__" in map(ast.unparse, class_variables(node)):
+            found.append(f"{name}: mypyc makes a field of __slots__")
+        # the constructors of dataclasses and named tuples are Python's, and set all defaults
+        has_constructor = not is_dataclass and "NamedTuple" not in bases
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and (
                 statement.args.kwarg is not None and statement.name != "__init__"
@@ -118,7 +129,8 @@ def test_classes_can_be_compiled(module: str) -> None:
             if isinstance(statement, ast.AnnAssign) and statement.value is not None:
                 kind = ast.unparse(statement.annotation)
                 is_none = ast.unparse(statement.value) == "None"
-                if (is_none and kind.count("|") != 1) or kind.startswith("type["):
+                is_unset = is_none and has_constructor and kind.count("|") != 1
+                if is_unset or kind.startswith("type["):
                     found.append(f"{name}.{ast.unparse(statement.target)}: set it in __init__")
     assert found == []
 

@@ -39,7 +39,7 @@ from pyjms.wire.limits import UnfinishedFrame
 from pyjms.wire.openwire.commands import Command
 from pyjms_broker.connector.amqp.connector import AMQP_PROTOCOL
 from pyjms_broker.connector.base import BrokerHost
-from pyjms_broker.connector.client_session import (
+from pyjms_broker.connector.client_connector import (
     LINK_STEALING,
     Accepted,
     ClientOptions,

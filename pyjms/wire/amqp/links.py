@@ -88,9 +88,6 @@ class SenderHandler(LinkHandler, Protocol):
 class Link:
     """A link of a session, from the client's Attach to the Detach of both sides."""
 
-    handler: LinkHandler
-    """Set by `accept`."""
-
     def __init__(self, session: Session, attach: Attach) -> None:
         self.session: Session = session
         self.role: bool = not attach.role
@@ -167,8 +164,11 @@ class Link:
             session.remove(self)
         else:
             self.discard()
-            self.handler.on_detach(self, detach.closed, detach.error)
+            self.tell_detach(detach.closed, detach.error)
             session.forget(self)
+
+    def tell_detach(self, closed: bool, error: Error | None) -> None:
+        """Tell the link's handler that the client has detached it."""
 
     def discard(self) -> None:
         """Drop what is incomplete."""
@@ -218,6 +218,7 @@ class Receiver(Link):
     """A link on which the client sends."""
 
     handler: ReceiverHandler
+    """Set by `accept`."""
 
     def __init__(self, session: Session, attach: Attach) -> None:
         super().__init__(session, attach)
@@ -243,6 +244,9 @@ class Receiver(Link):
         self.handler = handler
         if self._accept(source, target, offered_capabilities, properties):
             self._handle_early()
+
+    def tell_detach(self, closed: bool, error: Error | None) -> None:
+        self.handler.on_detach(self, closed, error)
 
     def grant(self, credit: int) -> None:
         """Allow the client to send so many messages from now on."""
@@ -363,7 +367,7 @@ class Receiver(Link):
         """Close the link, and tell the handler as if the client had."""
         error = Error(condition, reason)
         self.detach(closed=True, error=error)
-        self.handler.on_detach(self, True, error)
+        self.tell_detach(True, error)
 
     def on_flow(self, flow: Flow) -> None:
         """Handle the client's Flow."""
@@ -408,6 +412,7 @@ class Sender(Link):
     """A link on which the client receives."""
 
     handler: SenderHandler
+    """Set by `accept`."""
 
     def __init__(self, session: Session, attach: Attach) -> None:
         super().__init__(session, attach)
@@ -432,6 +437,9 @@ class Sender(Link):
         self.handler = handler
         if self._accept(source, target, offered_capabilities, properties):
             self._handle_early()
+
+    def tell_detach(self, closed: bool, error: Error | None) -> None:
+        self.handler.on_detach(self, closed, error)
 
     def send(
         self,

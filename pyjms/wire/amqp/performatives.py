@@ -214,6 +214,32 @@ class Transfer:
     aborted: bool = False
     batchable: bool = False
 
+    def __init__(
+        self,
+        handle: int,
+        delivery_id: int | None = None,
+        delivery_tag: bytes | None = None,
+        message_format: int | None = None,
+        settled: bool = False,
+        more: bool = False,
+        rcv_settle_mode: int | None = None,
+        state: State | None = None,
+        resume: bool = False,
+        aborted: bool = False,
+        batchable: bool = False,
+    ) -> None:
+        self.handle = handle
+        self.delivery_id = delivery_id
+        self.delivery_tag = delivery_tag
+        self.message_format = message_format
+        self.settled = settled
+        self.more = more
+        self.rcv_settle_mode = rcv_settle_mode
+        self.state = state
+        self.resume = resume
+        self.aborted = aborted
+        self.batchable = batchable
+
 
 @dataclass
 class Disposition:
@@ -357,7 +383,8 @@ class TransactionalState:
     """A delivery, or its outcome, is part of a transaction."""
 
     txn_id: bytes
-    outcome: Outcome | None = None
+    outcome: State | None = None
+    """An `Outcome`, unless the client is wrong."""
 
 
 Outcome: TypeAlias = Accepted | Rejected | Released | Modified | Declared
@@ -417,6 +444,36 @@ class Properties:
     group_id: str | None = None
     group_sequence: int | None = None
     reply_to_group_id: str | None = None
+
+    def __init__(
+        self,
+        message_id: MessageId = None,
+        user_id: bytes | None = None,
+        to: str | None = None,
+        subject: str | None = None,
+        reply_to: str | None = None,
+        correlation_id: MessageId = None,
+        content_type: str | None = None,
+        content_encoding: str | None = None,
+        absolute_expiry_time: int | None = None,
+        creation_time: int | None = None,
+        group_id: str | None = None,
+        group_sequence: int | None = None,
+        reply_to_group_id: str | None = None,
+    ) -> None:
+        self.message_id = message_id
+        self.user_id = user_id
+        self.to = to
+        self.subject = subject
+        self.reply_to = reply_to
+        self.correlation_id = correlation_id
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+        self.absolute_expiry_time = absolute_expiry_time
+        self.creation_time = creation_time
+        self.group_id = group_id
+        self.group_sequence = group_sequence
+        self.reply_to_group_id = reply_to_group_id
 
 
 MessageId: TypeAlias = str | ULong | UUID | bytes | None
@@ -549,7 +606,9 @@ class _Row:
         self.defaults = [
             None if field.default is MISSING else field.default for field in fields(cls)
         ]
-        self.values = attrgetter(*self.names) if self.names else None
+        self.values: Callable[[Value], Value] | None = None
+        if self.names:
+            self.values = attrgetter(*self.names)
         """Returns the values of all fields; of a single field, its value."""
         self.writers = [_KINDS[kind].write for kind in self.kinds]
         self.nulls = [

@@ -12,7 +12,7 @@ from pyjms.transport.options import Options, at_least, boolean, duration, intege
 from pyjms.wire.limits import MAX_FRAME_SIZE
 from pyjms_broker.connector.amqp.incoming import NATIVE, TRANSFORMERS
 from pyjms_broker.connector.amqp.session import AmqpSession
-from pyjms_broker.connector.client_session import ClientConnector, ClientOptions, ClientProtocol
+from pyjms_broker.connector.client_connector import ClientConnector, ClientOptions, ClientProtocol
 
 _SMALLEST_FRAME: Final = 512
 """The smallest maximum that AMQP allows."""

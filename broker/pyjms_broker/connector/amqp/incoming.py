@@ -81,9 +81,9 @@ MESSAGE_ANNOTATION: Final = f"{PREFIX}MA_"
 DELIVERY_ANNOTATION: Final = f"{PREFIX}DA_"
 FOOTER: Final = f"{PREFIX}FT_"
 
-WAS_NONE, WAS_DATA, WAS_SEQUENCE, WAS_NULL, WAS_STRING, WAS_BINARY, WAS_MAP, WAS_LIST = (
+WAS_NONE, WAS_DATA, WAS_SEQUENCE, WAS_NULL, WAS_STRING, WAS_BINARY, WAS_MAP, WAS_LIST = [
     Short(number) for number in range(1, 9)
-)
+]
 """The section of the body, in the property `ENCODING`. (amqp-connector A138)"""
 
 RAW: Final = "raw"
@@ -488,10 +488,10 @@ def _add_annotations(
             properties[name] = converted
 
 
-def _positive(kind: type[int], highest: int) -> Callable[[Any, int], int | None]:
+def _positive(kind: Callable[[int], object], highest: int) -> Callable[[Any, int], object]:
     """Return a conversion of positive numbers; the scheduler refuses those that are too large."""
 
-    def convert(value: Any, _now: int) -> int | None:
+    def convert(value: Any, _now: int) -> object:
         return kind(min(value, highest)) if isinstance(value, int) and value > 0 else None
 
     return convert
@@ -523,7 +523,7 @@ def _is_text(content_type: str | None) -> bool:
     """Return whether a body of this type is text in UTF-8. (amqp-connector A140)"""
     if content_type is None:
         return False
-    kind, *parameters = (part.strip() for part in content_type.lower().split(";"))
+    kind, *parameters = [part.strip() for part in content_type.lower().split(";")]
     if _TEXTUAL.fullmatch(kind) is None:
         return False
     charset = ""
@@ -570,7 +570,7 @@ def _sequence(body: list[list[Any]], _content_type: str | None) -> _Body:
 def _stream(values: list[Any]) -> ActiveMQMessage:
     if any(isinstance(value, list | dict) for value in values):
         raise MessageFormatException("A stream holds no lists and maps")
-    return ActiveMQStreamMessage(content=encode_values(_convert(value) for value in values))
+    return ActiveMQStreamMessage(content=encode_values([_convert(value) for value in values]))
 
 
 def _value(body: Any, content_type: str | None) -> _Body:

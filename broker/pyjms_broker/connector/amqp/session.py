@@ -25,9 +25,9 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 import anyio
 
@@ -84,10 +84,11 @@ from pyjms_broker.connector.amqp.nodes import (
 from pyjms_broker.connector.amqp.producer_links import ProducerLink, attach_producer, producer_of
 from pyjms_broker.connector.amqp.transactions import Transaction, attach_coordinator
 from pyjms_broker.connector.base import MAXIMUM_PER_CONNECTION, BrokerHost
-from pyjms_broker.connector.client_session import Accepted, ClientSession, Failed, State
+from pyjms_broker.connector.client_session import ClientSession, Failed, State
 
 if TYPE_CHECKING:
     from pyjms_broker.connector.amqp.connector import AmqpOptions
+    from pyjms_broker.connector.client_connector import Accepted
 
 logger = get_logger(__name__)
 
@@ -127,15 +128,16 @@ class AmqpSession(ClientSession[Item]):
         connection_id: the id of the client's JMS connection.
     """
 
-    FIRST = "Open"
-    runs_are_raw = False
+    FIRST: ClassVar[str] = "Open"
 
     def __init__(
         self, accepted: Accepted, options: AmqpOptions, host: BrokerHost, connection_id: str
     ) -> None:
         wire_format = AmqpFormat(options.largest_frame)
         super().__init__(accepted, wire_format, options, host, connection_id)
+        self.runs_are_raw = False
         self.options = options
+        self._engine: Engine | None = None
         self.consumers: dict[ConsumerId | None, ConsumerLink] = {}
         self.producers: dict[ProducerId, ProducerLink] = {}
         self.transactions: dict[bytes, Transaction] = {}
@@ -157,12 +159,17 @@ class AmqpSession(ClientSession[Item]):
         self._windows: anyio.Event | None = None
         """Set when the client's session windows have room again, or the session has ended."""
 
-    @cached_property
+    @property
     def engine(self) -> Engine:
         """The state of the client's connection, sessions and links.
 
         It is created with the first frame, when the client's certificate is known.
         """
+        if self._engine is None:
+            self._engine = self._create_engine()
+        return self._engine
+
+    def _create_engine(self) -> Engine:
         options = self.options
         has_certificate = self.peer_certificate is not None
         settings = EngineSettings(

@@ -22,8 +22,8 @@ from pyjms.wire.amqp.performatives import (
     Declared,
     Discharge,
     Error,
-    Outcome,
     Rejected,
+    State,
 )
 from pyjms.wire.amqp.session import Session
 from pyjms.wire.openwire.commands import (
@@ -56,7 +56,7 @@ class Transaction:
     def __init__(self, txn_id: bytes, xid: LocalTransactionId) -> None:
         self.txn_id = txn_id
         self.xid = xid
-        self.outcomes: list[tuple[ConsumerLink, Delivery, Outcome | None]] = []
+        self.outcomes: list[tuple[ConsumerLink, Delivery, State | None]] = []
         """The deliveries with outcomes in it."""
 
     def end(self, *, committed: bool) -> None:

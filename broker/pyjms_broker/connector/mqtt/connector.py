@@ -10,7 +10,7 @@ from typing import Final
 
 from pyjms.transport.options import Options, at_least, boolean, duration, integer, milliseconds
 from pyjms.wire.mqtt import MAX_PACKET_SIZE
-from pyjms_broker.connector.client_session import ClientConnector, ClientOptions, ClientProtocol
+from pyjms_broker.connector.client_connector import ClientConnector, ClientOptions, ClientProtocol
 from pyjms_broker.connector.mqtt.session import MqttSession
 from pyjms_broker.connector.mqtt.topics import STRATEGIES
 

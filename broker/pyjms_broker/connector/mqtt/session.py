@@ -30,7 +30,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyjms.errors import (
     ConnectionFailedException,
@@ -92,7 +92,7 @@ from pyjms_broker.api.access import Right
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.connector.base import BrokerHost
-from pyjms_broker.connector.client_session import Accepted, ClientSession, Done, Failed, State
+from pyjms_broker.connector.client_session import ClientSession, Done, Failed, State
 from pyjms_broker.connector.mqtt.deliveries import Deliveries, Subscription
 from pyjms_broker.connector.mqtt.handlers import HANDLERS, answer_to, on_published, on_refused
 from pyjms_broker.connector.mqtt.messages import to_message
@@ -105,6 +105,7 @@ from pyjms_broker.connector.mqtt.state import (
 from pyjms_broker.connector.mqtt.topics import STRATEGIES
 
 if TYPE_CHECKING:
+    from pyjms_broker.connector.client_connector import Accepted
     from pyjms_broker.connector.mqtt.connector import MqttOptions
     from pyjms_broker.region.region_broker import RegionBroker
 
@@ -153,14 +154,14 @@ class MqttSession(ClientSession[Packet]):
         connection_id: the id of the client's JMS connection.
     """
 
-    FIRST = "CONNECT"
-    runs_are_raw = False
+    FIRST: ClassVar[str] = "CONNECT"
 
     def __init__(
         self, accepted: Accepted, options: MqttOptions, host: BrokerHost, connection_id: str
     ) -> None:
         self._format = MqttFormat(options.max_frame_size)
         super().__init__(accepted, self._format, options, host, connection_id)
+        self.runs_are_raw = False
         self.options = options
         self.strategy = STRATEGIES[options.subscription_strategy]
         self.is_kept = False
@@ -676,7 +677,7 @@ class MqttSession(ClientSession[Packet]):
 
     def _drop_messages(self) -> None:
         """Drop the messages that the broker has not got, which the client may send again."""
-        messages = (each for each in self._messages if isinstance(each, ActiveMQMessage))
+        messages = [each for each in self._messages if isinstance(each, ActiveMQMessage)]
         dropped = {message.message_id for message in messages}
         for packet_id, message_id in list(self.state.received.items()) if dropped else ():
             if message_id is not None and message_id in dropped:

@@ -12,7 +12,7 @@ from typing import Final
 from pyjms.errors import RemoteProtocolError
 from pyjms.transport.options import Options, at_least, milliseconds
 from pyjms.wire.limits import MAX_FRAME_SIZE
-from pyjms_broker.connector.client_session import ClientConnector, ClientOptions, ClientProtocol
+from pyjms_broker.connector.client_connector import ClientConnector, ClientOptions, ClientProtocol
 from pyjms_broker.connector.stomp.session import Periods, StompSession, read_periods
 
 NO_HEART_BEATS = Periods(0, 0)

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
 from pyjms.errors import ConnectionFailedException, JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
@@ -73,7 +73,7 @@ from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorComma
 from pyjms.wire.stomp import HEART_BEAT, V1_0, V1_1, V1_2, VERSIONS, Frame, StompFormat
 from pyjms_broker.connector.base import BrokerHost
 from pyjms_broker.connector.bodies import LATEST_BODY
-from pyjms_broker.connector.client_session import Accepted, ClientSession, Done, Failed, State
+from pyjms_broker.connector.client_session import ClientSession, Done, Failed, State
 from pyjms_broker.connector.stomp.answers import Answers, Request
 from pyjms_broker.connector.stomp.headers import (
     MAXIMUM_INT,
@@ -86,6 +86,7 @@ from pyjms_broker.connector.stomp.headers import (
 from pyjms_broker.connector.stomp.messages import to_frame, to_message
 
 if TYPE_CHECKING:
+    from pyjms_broker.connector.client_connector import Accepted
     from pyjms_broker.connector.stomp.connector import StompOptions
 
 logger = get_logger(__name__)
@@ -394,7 +395,7 @@ class StompSession(ClientSession[Frame]):
         connection_id: the id of the client's JMS connection.
     """
 
-    FIRST = "CONNECT"
+    FIRST: ClassVar[str] = "CONNECT"
 
     def __init__(
         self, accepted: Accepted, options: StompOptions, host: BrokerHost, connection_id: str

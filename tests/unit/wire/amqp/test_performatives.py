@@ -252,12 +252,17 @@ def test_a_part_of_a_usual_form_is_refused(size: int) -> None:
 @pytest.mark.parametrize(
     "body",
     [Transfer(-1, 0, b""), Transfer(0, 2**32, b""), Transfer(0, 1, b"x" * 300), Detach(2**32),
-     Disposition(True, -1, state=ACCEPTED), Close(Error("\u00fc")), Open(None)],  # type: ignore[arg-type]
+     Disposition(True, -1, state=ACCEPTED), Close(Error("\u00fc"))],
     ids=repr,
 )  # fmt: skip
 def test_values_out_of_range_are_not_written(body: Performative) -> None:
     with pytest.raises(LocalProtocolError):
         write_body(body)
+
+
+def test_a_mandatory_field_is_not_none() -> None:
+    with pytest.raises((LocalProtocolError, TypeError)):  # compiled, the class refuses it
+        write_body(Open(None))  # type: ignore[arg-type]
 
 
 def test_secrets_are_not_shown() -> None:
