@@ -7,7 +7,7 @@ BOARD = "flights.delays"
 CANCELLED = "flights.cancelled"
 ALERTS = "flights.alerts"
 ARCHIVE = "archive"
-BATCH = 700
+BATCH = 1000
 """Maximum number of messages in a batch of the pipeline `delays`."""
 
 

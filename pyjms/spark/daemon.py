@@ -16,6 +16,7 @@ from pyspark.daemon import manager
 
 import pyjms.spark.formats
 import pyjms.spark.journal
+import pyjms.spark.schema
 import pyjms.spark.sink
 import pyjms.spark.source
 

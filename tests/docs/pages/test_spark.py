@@ -173,7 +173,7 @@ def test_the_pipeline_of_sql_is_one(tmp_path: Path) -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     (tmp_path / "application.yaml").write_text(text)
     (pipeline,) = collect_pipelines(load_settings(tmp_path / "application.yaml"))
-    assert (pipeline.name, pipeline.sink) == ("delays", "flights.late")
+    assert (pipeline.name, pipeline.sink) == ("late", "flights.late")
 
 
 def test_the_settings_of_spark_are_those_that_are_set() -> None:
