@@ -28,33 +28,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any, Final
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Delete,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    PrimaryKeyConstraint,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-    Update,
-    and_,
-    bindparam,
-    case,
-    delete,
-    exists,
-    func,
-    insert,
-    or_,
-    select,
-    text,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.sql import quoted_name
 from sqlalchemy.types import TypeEngine
@@ -72,24 +46,24 @@ SUBSCRIPTION_PRIORITY: Final = 5
 
 _MYSQL: Final = ("mysql", "mariadb")
 # MySQL compares case-insensitively by default, and its BLOBs are limited to 64 KiB.
-_NAME: Final = String(250).with_variant(mysql.VARCHAR(250, collation="utf8mb4_bin"), *_MYSQL)
-_BLOB: Final = LargeBinary().with_variant(mysql.LONGBLOB(), *_MYSQL)
+_NAME: Final = sa.String(250).with_variant(mysql.VARCHAR(250, collation="utf8mb4_bin"), *_MYSQL)
+_BLOB: Final = sa.LargeBinary().with_variant(mysql.LONGBLOB(), *_MYSQL)
 # SQLite keeps rows in key order only if the key is an INTEGER.
-_ID: Final = BigInteger().with_variant(Integer(), "sqlite")
+_ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 class Tables:
     """The tables with one name prefix. Columns are `c.id`, `c.container` and so on."""
 
     def __init__(self, names: TableNames) -> None:
-        self.metadata = MetaData()
+        self.metadata = sa.MetaData()
         self._prefix = names.table_prefix
         self.messages = self._messages(names.message_table_name)
         self.acks = self._acks(names.durable_sub_acks_table_name)
         self.lock = self._table(
             names.lock_table_name,
             _column("ID", _ID, primary_key=True, autoincrement=False),
-            _column("TIME", BigInteger()),
+            _column("TIME", sa.BigInteger()),
             _column("BROKER_NAME", _NAME),
         )
         self.state = self._number_table("PYJMS_STATE", "NAME", "VALUE")
@@ -103,7 +77,7 @@ class Tables:
         self.owners = self._table(
             "PYJMS_OWNERS",
             *_subscription_columns(),
-            _column("OWNER", Text(), nullable=False),
+            _column("OWNER", sa.Text(), nullable=False),
             _key("CONTAINER", "CLIENT_ID", "SUB_NAME"),
         )
         self.producers = self._number_table(
@@ -113,24 +87,24 @@ class Tables:
             "PYJMS_DUPLICATES",
             _column("CONTAINER", _NAME, nullable=False),
             _number("ID"),
-            _column("DUPLICATE_ID", Text(), nullable=False),
+            _column("DUPLICATE_ID", sa.Text(), nullable=False),
             _key("CONTAINER", "ID"),
         )
 
-    def _number_table(self, table: str, key: str, *numbers: str) -> Table:
+    def _number_table(self, table: str, key: str, *numbers: str) -> sa.Table:
         """Return a table of numbers by a name."""
         return self._table(table, _column(key, _NAME, primary_key=True), *map(_number, numbers))
 
-    def _messages(self, name: str) -> Table:
+    def _messages(self, name: str) -> sa.Table:
         table = self._table(
             name,
             _column("ID", _ID, primary_key=True, autoincrement=False),
             _column("CONTAINER", _NAME),
             _column("MSGID_PROD", _NAME),
-            _column("MSGID_SEQ", BigInteger()),
-            _column("EXPIRATION", BigInteger()),
+            _column("MSGID_SEQ", sa.BigInteger()),
+            _column("EXPIRATION", sa.BigInteger()),
             _column("MSG", _BLOB),
-            _column("PRIORITY", BigInteger()),
+            _column("PRIORITY", sa.BigInteger()),
             _column("XID", _NAME),
         )
         c = table.c
@@ -143,10 +117,10 @@ class Tables:
             ("IIDX", (c.id, c.xid, c.container)),
             ("LIDX", (c.container, c.priority, c.id)),  # pages of one priority
         ):
-            Index(quoted_name(f"{table.name}_{suffix}", quote=False), *columns)
+            sa.Index(quoted_name(f"{table.name}_{suffix}", quote=False), *columns)
         return table
 
-    def _acks(self, name: str) -> Table:
+    def _acks(self, name: str) -> sa.Table:
         """Messages up to LAST_ACKED_ID are acknowledged, of all priorities or of the row's."""
         return self._table(
             name,
@@ -155,27 +129,27 @@ class Tables:
             _column("CLIENT_ID", _NAME, nullable=False),
             _column("SUB_NAME", _NAME, nullable=False),
             _column("SELECTOR", _NAME),
-            _column("LAST_ACKED_ID", BigInteger()),
-            _column("PRIORITY", BigInteger(), nullable=False, server_default="5"),
+            _column("LAST_ACKED_ID", sa.BigInteger()),
+            _column("PRIORITY", sa.BigInteger(), nullable=False, server_default="5"),
             _column("XID", _NAME),
             _key("CONTAINER", "CLIENT_ID", "SUB_NAME", "PRIORITY"),
         )
 
-    def _acked_table(self) -> Table:
+    def _acked_table(self) -> sa.Table:
         """Acknowledgements ahead of LAST_ACKED_ID, or in a prepared transaction (XID)."""
         return self._table(
             "PYJMS_ACKED",
             *_subscription_columns(),
-            _column("ID", BigInteger(), nullable=False),
-            _column("PRIORITY", SmallInteger(), nullable=False),
+            _column("ID", sa.BigInteger(), nullable=False),
+            _column("PRIORITY", sa.SmallInteger(), nullable=False),
             _column("XID", _NAME),
             _key("CONTAINER", "CLIENT_ID", "SUB_NAME", "ID"),
         )
 
-    def _table(self, name: str, *parts: Column[Any] | PrimaryKeyConstraint) -> Table:
+    def _table(self, name: str, *parts: sa.Column[Any] | sa.PrimaryKeyConstraint) -> sa.Table:
         full = quoted_name(self._prefix + name, quote=False)
         # otherwise the engine on MySQL depends on the server's default
-        return Table(full, self.metadata, *parts, mysql_engine="InnoDB", mariadb_engine="InnoDB")
+        return sa.Table(full, self.metadata, *parts, mysql_engine="InnoDB", mariadb_engine="InnoDB")
 
 
 def _column(
@@ -186,30 +160,30 @@ def _column(
     nullable: bool | None = None,
     autoincrement: bool = False,
     server_default: str | None = None,
-) -> Column[Any]:
-    return Column(
+) -> sa.Column[Any]:
+    return sa.Column(
         quoted_name(name, quote=False),
         kind,
         key=name.lower(),
         primary_key=primary_key,
         nullable=not primary_key if nullable is None else nullable,
         autoincrement=autoincrement,
-        server_default=None if server_default is None else text(server_default),
+        server_default=None if server_default is None else sa.text(server_default),
     )
 
 
-def _number(name: str) -> Column[Any]:
-    return _column(name, BigInteger(), nullable=False)
+def _number(name: str) -> sa.Column[Any]:
+    return _column(name, sa.BigInteger(), nullable=False)
 
 
-def _subscription_columns() -> tuple[Column[Any], ...]:
+def _subscription_columns() -> tuple[sa.Column[Any], ...]:
     return tuple(
         _column(name, _NAME, nullable=False) for name in ("CONTAINER", "CLIENT_ID", "SUB_NAME")
     )
 
 
-def _key(*names: str) -> PrimaryKeyConstraint:
-    return PrimaryKeyConstraint(*(name.lower() for name in names))
+def _key(*names: str) -> sa.PrimaryKeyConstraint:
+    return sa.PrimaryKeyConstraint(*(name.lower() for name in names))
 
 
 _ARRIVAL_BITS: Final = 42
@@ -261,14 +235,14 @@ def decode_xid(text: str) -> tuple[XATransactionId, bool]:
     return XATransactionId(format_id, rest[:length], rest[length:]), flag == b"+"
 
 
-_CONTAINER: Final[Any] = bindparam("at")
-_CLIENT_ID: Final[Any] = bindparam("client")
-_SUB_NAME: Final[Any] = bindparam("subscription")
-_IDS: Final[Any] = bindparam("ids", expanding=True)
-_LEVEL: Final[Any] = bindparam("level")
-_AFTER: Final[Any] = bindparam("after")
-_SKIP: Final[Any] = bindparam("skip")
-_LIMIT: Final[Any] = bindparam("limit")
+_CONTAINER: Final[Any] = sa.bindparam("at")
+_CLIENT_ID: Final[Any] = sa.bindparam("client")
+_SUB_NAME: Final[Any] = sa.bindparam("subscription")
+_IDS: Final[Any] = sa.bindparam("ids", expanding=True)
+_LEVEL: Final[Any] = sa.bindparam("level")
+_AFTER: Final[Any] = sa.bindparam("after")
+_SKIP: Final[Any] = sa.bindparam("skip")
+_LIMIT: Final[Any] = sa.bindparam("limit")
 
 
 class Statements:
@@ -285,12 +259,12 @@ class Statements:
         self._build_destinations()
         self._build_numbering()
 
-    def live(self, prioritized: bool) -> ColumnElement[bool]:
+    def live(self, prioritized: bool) -> sa.ColumnElement[bool]:
         """Return the condition that a message is pending for any subscription of its topic."""
         messages, acks = self.tables.messages, self.tables.acks.alias("a")
         m, a, k = messages.c, acks.c, self.tables.acked.alias("k").c
         acknowledged = (
-            exists()
+            sa.exists()
             .where(
                 k.container == a.container,
                 k.client_id == a.client_id,
@@ -303,43 +277,43 @@ class Statements:
         conditions = [a.container == m.container, a.last_acked_id < m.id, ~acknowledged]
         if prioritized:
             conditions.append(a.priority == m.priority)
-        return exists().where(*conditions).correlate(messages)
+        return sa.exists().where(*conditions).correlate(messages)
 
-    def pending(self, prioritized: bool) -> ColumnElement[bool]:
+    def pending(self, prioritized: bool) -> sa.ColumnElement[bool]:
         """Return the condition that a message is pending for the subscription.
 
         A prepared acknowledgement counts as an acknowledgement.
         """
-        return and_(self._beyond_mark(prioritized), ~self._is_acknowledged())
+        return sa.and_(self._beyond_mark(prioritized), ~self._is_acknowledged())
 
     def _is_acknowledged(
-        self, *further: Callable[[Any], ColumnElement[bool]]
-    ) -> ColumnElement[bool]:
+        self, *further: Callable[[Any], sa.ColumnElement[bool]]
+    ) -> sa.ColumnElement[bool]:
         """Return the condition that PYJMS_ACKED has an acknowledgement of the subscription."""
         m, acked = self.tables.messages.c, self.tables.acked.alias("k")
         conditions = [condition(acked.c) for condition in further]
-        return exists().where(self._mine(acked), acked.c.id == m.id, *conditions)
+        return sa.exists().where(self._mine(acked), acked.c.id == m.id, *conditions)
 
-    def _not_acknowledged(self) -> ColumnElement[bool]:
+    def _not_acknowledged(self) -> sa.ColumnElement[bool]:
         """Return the condition that PYJMS_ACKED has no committed acknowledgement."""
         return ~self._is_acknowledged(lambda k: k.xid.is_(None))
 
     def _build_messages(self) -> None:
         m, d = self.tables.messages, self.tables.duplicates
-        self.insert_message = insert(m)
-        self.delete_messages = delete(m).where(m.c.id.in_(_IDS), m.c.container == _CONTAINER)
-        self.update_message = update(m).where(m.c.id == bindparam("row_id"))
-        self.delete_all = delete(m).where(
+        self.insert_message = sa.insert(m)
+        self.delete_messages = sa.delete(m).where(m.c.id.in_(_IDS), m.c.container == _CONTAINER)
+        self.update_message = sa.update(m).where(m.c.id == sa.bindparam("row_id"))
+        self.delete_all = sa.delete(m).where(
             m.c.container == _CONTAINER, m.c.xid.is_(None), m.c.id <= _AFTER
         )
-        self.delete_container = delete(m).where(m.c.container == _CONTAINER)
-        self.load_messages = select(m.c.id, m.c.msg).where(m.c.id.in_(_IDS))
-        self.message_ids = select(m.c.msgid_prod, m.c.msgid_seq).where(m.c.id.in_(_IDS))
+        self.delete_container = sa.delete(m).where(m.c.container == _CONTAINER)
+        self.load_messages = sa.select(m.c.id, m.c.msg).where(m.c.id.in_(_IDS))
+        self.message_ids = sa.select(m.c.msgid_prod, m.c.msgid_seq).where(m.c.id.in_(_IDS))
         found = (
-            select(m.c.id, m.c.priority)
+            sa.select(m.c.id, m.c.priority)
             .where(
-                m.c.msgid_prod == bindparam("producer"),
-                m.c.msgid_seq == bindparam("sequence"),
+                m.c.msgid_prod == sa.bindparam("producer"),
+                m.c.msgid_seq == sa.bindparam("sequence"),
                 m.c.container == _CONTAINER,
                 m.c.xid.is_(None),
             )
@@ -347,35 +321,37 @@ class Statements:
         )
         self.find_message = found
         self.find_live_message = {p: found.where(self.live(p)) for p in (False, True)}
-        last = select(func.max(m.c.msgid_seq)).where(m.c.msgid_prod == bindparam("producer"))
+        last = sa.select(sa.func.max(m.c.msgid_seq)).where(
+            m.c.msgid_prod == sa.bindparam("producer")
+        )
         p = self.tables.producers
-        used = p.c.msgid_prod == bindparam("of_producer")
-        sequence: Any = bindparam("new_sequence")
-        self.insert_producer = insert(p)
+        used = p.c.msgid_prod == sa.bindparam("of_producer")
+        sequence: Any = sa.bindparam("new_sequence")
+        self.insert_producer = sa.insert(p)
         self.raise_producer = (
-            update(p)
+            sa.update(p)
             .where(used)
             .values(
-                msgid_seq=case((p.c.msgid_seq > sequence, p.c.msgid_seq), else_=sequence),
-                last_used=bindparam("now"),
+                msgid_seq=sa.case((p.c.msgid_seq > sequence, p.c.msgid_seq), else_=sequence),
+                last_used=sa.bindparam("now"),
             )
         )
-        self.producer_sequence = select(p.c.msgid_seq).where(used)
+        self.producer_sequence = sa.select(p.c.msgid_seq).where(used)
         self.producer_use = (
-            select(p.c.last_used).order_by(p.c.last_used.desc()).limit(1).offset(_SKIP)
+            sa.select(p.c.last_used).order_by(p.c.last_used.desc()).limit(1).offset(_SKIP)
         )
-        self.forget_producers = delete(p).where(p.c.last_used <= bindparam("until"))
+        self.forget_producers = sa.delete(p).where(p.c.last_used <= sa.bindparam("until"))
         self.last_sequence = last
         self.last_sequence_in_container = last.where(m.c.container == _CONTAINER)
         self.last_message_ids = (
-            select(m.c.container, m.c.msgid_prod, m.c.msgid_seq)
+            sa.select(m.c.container, m.c.msgid_prod, m.c.msgid_seq)
             .order_by(m.c.id.desc())
             .limit(_LIMIT)
         )
-        self.insert_duplicate = insert(d)
-        self.trim_duplicates = delete(d).where(d.c.container == _CONTAINER, d.c.id <= _AFTER)
+        self.insert_duplicate = sa.insert(d)
+        self.trim_duplicates = sa.delete(d).where(d.c.container == _CONTAINER, d.c.id <= _AFTER)
         self.duplicates = (
-            select(d.c.id, d.c.duplicate_id)
+            sa.select(d.c.id, d.c.duplicate_id)
             .where(d.c.container == _CONTAINER)
             .order_by(d.c.id.desc())
             .limit(_LIMIT)
@@ -384,7 +360,7 @@ class Statements:
     def _build_pages(self) -> None:
         m = self.tables.messages.c
         base = (
-            select(m.id, m.priority)
+            sa.select(m.id, m.priority)
             .where(m.container == _CONTAINER, m.xid.is_(None), m.id > _AFTER)
             .order_by(m.id)
             .limit(_LIMIT)
@@ -404,60 +380,60 @@ class Statements:
         a, k, n = self.tables.acks, self.tables.acked, self.tables.no_local
         o = self.tables.owners
         rows = [self._mine(table) for table in (a, k, n, o)]
-        self.insert_acks, self.insert_acked = insert(a), insert(k)
-        self.insert_no_local, self.insert_owner = insert(n), insert(o)
+        self.insert_acks, self.insert_acked = sa.insert(a), sa.insert(k)
+        self.insert_no_local, self.insert_owner = sa.insert(n), sa.insert(o)
         self.delete_subscription = tuple(
-            delete(table).where(mine) for table, mine in zip((a, k, n, o), rows, strict=True)
+            sa.delete(table).where(mine) for table, mine in zip((a, k, n, o), rows, strict=True)
         )
         self.forget_container = tuple(
-            delete(table).where(table.c.container == _CONTAINER)
+            sa.delete(table).where(table.c.container == _CONTAINER)
             for table in (a, k, n, o, self.tables.duplicates, self.tables.destinations)
         )
-        self.marks = select(a.c.priority, a.c.last_acked_id).where(rows[0])
-        self.delete_acked_up_to = delete(k).where(
+        self.marks = sa.select(a.c.priority, a.c.last_acked_id).where(rows[0])
+        self.delete_acked_up_to = sa.delete(k).where(
             k.c.container == _CONTAINER, k.c.id <= _AFTER, k.c.xid.is_(None)
         )
-        self.delete_acked_message = delete(k).where(
-            k.c.container == _CONTAINER, k.c.id == bindparam("row_id")
+        self.delete_acked_message = sa.delete(k).where(
+            k.c.container == _CONTAINER, k.c.id == sa.bindparam("row_id")
         )
-        self.keys_of_container = select(a.c.client_id, a.c.sub_name, a.c.priority).where(
+        self.keys_of_container = sa.select(a.c.client_id, a.c.sub_name, a.c.priority).where(
             a.c.container == _CONTAINER
         )
         self.lowest_marks = (
-            select(a.c.priority, func.min(a.c.last_acked_id))
+            sa.select(a.c.priority, sa.func.min(a.c.last_acked_id))
             .where(a.c.container == _CONTAINER)
             .group_by(a.c.priority)
         )
-        self.acks_rows = select(a.c.sub_dest, a.c.selector, a.c.last_acked_id, a.c.priority).where(
-            rows[0]
-        )
-        self.subscriptions = select(
+        self.acks_rows = sa.select(
+            a.c.sub_dest, a.c.selector, a.c.last_acked_id, a.c.priority
+        ).where(rows[0])
+        self.subscriptions = sa.select(
             *(a.c.container, a.c.client_id, a.c.sub_name),
             *(a.c.sub_dest, a.c.selector, a.c.priority),
         ).order_by(a.c.container, a.c.client_id, a.c.sub_name)
-        self.no_local, self.owners = select(n), select(o)
+        self.no_local, self.owners = sa.select(n), sa.select(o)
 
     def _build_pending(self) -> None:
         """Build the statements that depend on whether messages are ordered by priority."""
         m, a, k = self.tables.messages, self.tables.acks, self.tables.acked
         of_marks, of_acked = self._mine(a), self._mine(k)
-        self.move_mark: dict[bool, Update] = {}
-        self.forget_acked: dict[bool, Delete] = {}
+        self.move_mark: dict[bool, sa.Update] = {}
+        self.forget_acked: dict[bool, sa.Delete] = {}
         self.last_acked: dict[bool, Any] = {}
         self.next_pending: dict[bool, Any] = {}
         self.live_of: dict[bool, Any] = {}
         self.pending_of: dict[bool, Any] = {}
-        self.delete_dead: dict[bool, Delete] = {}
+        self.delete_dead: dict[bool, sa.Delete] = {}
         self.pending_count: dict[bool, Any] = {}
         self.live_count: dict[bool, Any] = {}
-        unhidden = and_(m.c.container == _CONTAINER, m.c.xid.is_(None))
+        unhidden = sa.and_(m.c.container == _CONTAINER, m.c.xid.is_(None))
         for p in (False, True):
-            move = update(a).where(of_marks).values(last_acked_id=bindparam("mark"))
-            forget = delete(k).where(of_acked, k.c.id <= _AFTER, k.c.xid.is_(None))
-            following = select(m.c.id).where(
+            move = sa.update(a).where(of_marks).values(last_acked_id=sa.bindparam("mark"))
+            forget = sa.delete(k).where(of_acked, k.c.id <= _AFTER, k.c.xid.is_(None))
+            following = sa.select(m.c.id).where(
                 unhidden, m.c.id > _AFTER, self._not_acknowledged(), m.c.id.not_in(_IDS)
             )
-            ahead = select(func.max(k.c.id)).where(of_acked, k.c.xid.is_(None))
+            ahead = sa.select(sa.func.max(k.c.id)).where(of_acked, k.c.xid.is_(None))
             if p:
                 ahead = ahead.where(k.c.priority == _LEVEL)
                 move = move.where(a.c.priority == _LEVEL)
@@ -466,37 +442,37 @@ class Statements:
             self.move_mark[p], self.forget_acked[p] = move, forget
             self.last_acked[p] = ahead
             self.next_pending[p] = following.order_by(m.c.id).limit(1)
-            self.live_of[p] = select(m.c.id).where(m.c.id.in_(_IDS), self.live(p))
-            self.pending_of[p] = select(m.c.id, m.c.priority).where(
+            self.live_of[p] = sa.select(m.c.id).where(m.c.id.in_(_IDS), self.live(p))
+            self.pending_of[p] = sa.select(m.c.id, m.c.priority).where(
                 m.c.id.in_(_IDS), unhidden, self._beyond_mark(p), self._not_acknowledged()
             )
-            self.delete_dead[p] = delete(m).where(unhidden, ~self.live(p))
-            self.pending_count[p] = select(func.count()).where(unhidden, self.pending(p))
-            self.live_count[p] = select(func.count()).where(unhidden, self.live(p))
-        self.row_count = select(func.count()).where(unhidden)
-        self.rows_behind = select(func.count()).where(unhidden, m.c.id > _AFTER)
-        past = select(m.c.id).where(unhidden, m.c.id <= _AFTER).order_by(m.c.id).limit(_LIMIT)
+            self.delete_dead[p] = sa.delete(m).where(unhidden, ~self.live(p))
+            self.pending_count[p] = sa.select(sa.func.count()).where(unhidden, self.pending(p))
+            self.live_count[p] = sa.select(sa.func.count()).where(unhidden, self.live(p))
+        self.row_count = sa.select(sa.func.count()).where(unhidden)
+        self.rows_behind = sa.select(sa.func.count()).where(unhidden, m.c.id > _AFTER)
+        past = sa.select(m.c.id).where(unhidden, m.c.id <= _AFTER).order_by(m.c.id).limit(_LIMIT)
         self.past = {False: past, True: past.where(m.c.priority == _LEVEL)}
-        self.past_single_mark = select(m.c.id, m.c.priority).where(
-            unhidden, m.c.id > _AFTER, m.c.id <= bindparam("mark"), m.c.priority == _LEVEL
+        self.past_single_mark = sa.select(m.c.id, m.c.priority).where(
+            unhidden, m.c.id > _AFTER, m.c.id <= sa.bindparam("mark"), m.c.priority == _LEVEL
         )
 
     def _build_prepared(self) -> None:
         m, k = self.tables.messages, self.tables.acked
-        row = m.c.id == bindparam("row_id")
-        self.set_xid = update(m).where(row).values(xid=bindparam("new_xid"))
-        self.commit_add = update(m).where(row).values(id=bindparam("new_id"), xid=None)
-        self.rollback_add = delete(m).where(row)
-        self.forget_prepared = delete(k).where(
-            self._mine(k), k.c.id == bindparam("row_id"), k.c.xid.is_not(None)
+        row = m.c.id == sa.bindparam("row_id")
+        self.set_xid = sa.update(m).where(row).values(xid=sa.bindparam("new_xid"))
+        self.commit_add = sa.update(m).where(row).values(id=sa.bindparam("new_id"), xid=None)
+        self.rollback_add = sa.delete(m).where(row)
+        self.forget_prepared = sa.delete(k).where(
+            self._mine(k), k.c.id == sa.bindparam("row_id"), k.c.xid.is_not(None)
         )
         self.prepared_messages = (
-            select(m.c.xid, m.c.container, m.c.id, m.c.priority, m.c.msg)
+            sa.select(m.c.xid, m.c.container, m.c.id, m.c.priority, m.c.msg)
             .where(m.c.xid.is_not(None))
             .order_by(m.c.id)
         )
         self.prepared_acknowledgements = (
-            select(
+            sa.select(
                 *(k.c.xid, k.c.container, k.c.client_id, k.c.sub_name),
                 *(m.c.id, m.c.priority, m.c.msg),
             )
@@ -507,92 +483,101 @@ class Statements:
 
     def _build_state(self) -> None:
         s = self.tables.state
-        self.state = select(s.c.name, s.c.value)
-        self.insert_state = insert(s)
-        named = s.c.name == bindparam("state")
-        self.set_state = update(s).where(named).values(value=bindparam("new"))
-        self.raise_state = self.set_state.where(s.c.value < bindparam("new"))
-        self.swap_state = self.set_state.where(s.c.value == bindparam("old"))
-        self.get_state = select(s.c.value).where(named)
+        self.state = sa.select(s.c.name, s.c.value)
+        self.insert_state = sa.insert(s)
+        named = s.c.name == sa.bindparam("state")
+        self.set_state = sa.update(s).where(named).values(value=sa.bindparam("new"))
+        self.raise_state = self.set_state.where(s.c.value < sa.bindparam("new"))
+        self.swap_state = self.set_state.where(s.c.value == sa.bindparam("old"))
+        self.get_state = sa.select(s.c.value).where(named)
 
     def _build_destinations(self) -> None:
         m, d = self.tables.messages, self.tables.destinations
-        self.destination_rows = select(
+        self.destination_rows = sa.select(
             d.c.container, d.c.epoch, d.c.last_id, d.c.msg_count, d.c.msg_size
         )
-        self.destination_row = select(d.c.msg_count, d.c.msg_size).where(
+        self.destination_row = sa.select(d.c.msg_count, d.c.msg_size).where(
             d.c.container == _CONTAINER
         )
-        self.insert_destination = insert(d)
-        mine = d.c.container == bindparam("where_container")
+        self.insert_destination = sa.insert(d)
+        mine = d.c.container == sa.bindparam("where_container")
         self.count_destination = (
-            update(d)
+            sa.update(d)
             .where(mine)
             .values(
-                last_id=func.coalesce(bindparam("new_last"), d.c.last_id),
-                msg_count=d.c.msg_count + bindparam("count"),
-                msg_size=d.c.msg_size + bindparam("bytes"),
+                last_id=sa.func.coalesce(sa.bindparam("new_last"), d.c.last_id),
+                msg_count=d.c.msg_count + sa.bindparam("count"),
+                msg_size=d.c.msg_size + sa.bindparam("bytes"),
             )
         )
         self.set_destination = (
-            update(d).where(mine).values(msg_count=bindparam("count"), msg_size=bindparam("bytes"))
+            sa.update(d)
+            .where(mine)
+            .values(msg_count=sa.bindparam("count"), msg_size=sa.bindparam("bytes"))
         )
         self.message_counts = (
-            select(m.c.container, func.count().label("messages"), func.max(m.c.id).label("last"))
+            sa.select(
+                m.c.container, sa.func.count().label("messages"), sa.func.max(m.c.id).label("last")
+            )
             .where(self._is_committed())
             .group_by(m.c.container)
         )
-        self.frame_size = select(func.sum(func.length(m.c.msg))).where(m.c.container == _CONTAINER)
+        self.frame_size = sa.select(sa.func.sum(sa.func.length(m.c.msg))).where(
+            m.c.container == _CONTAINER
+        )
 
     def _build_numbering(self) -> None:
         """Build the statements that move the messages of a destination to another range of IDs."""
         m, a = self.tables.messages, self.tables.acks
-        self.highest_without_destination = select(func.max(m.c.id)).where(
+        self.highest_without_destination = sa.select(sa.func.max(m.c.id)).where(
             m.c.id <= _LAST_OF_NO_DESTINATION
         )
-        begin: Any = bindparam("begin")
-        end: Any = bindparam("end")
+        begin: Any = sa.bindparam("begin")
+        end: Any = sa.bindparam("end")
         self.foreign_rows = (
-            select(m.c.id)
+            sa.select(m.c.id)
             .where(
                 m.c.container == _CONTAINER,
                 self._is_committed(),
-                or_(m.c.id <= begin, m.c.id > end),
+                sa.or_(m.c.id <= begin, m.c.id > end),
             )
             .order_by(m.c.id)
         )
-        self.highest_in_range = select(func.max(m.c.id)).where(m.c.id > begin, m.c.id <= end)
+        self.highest_in_range = sa.select(sa.func.max(m.c.id)).where(m.c.id > begin, m.c.id <= end)
         self.renumber = (
-            update(m).where(m.c.id == bindparam("row_id")).values(id=bindparam("new_id"))
+            sa.update(m).where(m.c.id == sa.bindparam("row_id")).values(id=sa.bindparam("new_id"))
         )
         self.foreign_marks = (
-            select(a.c.last_acked_id)
+            sa.select(a.c.last_acked_id)
             .where(
-                a.c.container == _CONTAINER, or_(a.c.last_acked_id < begin, a.c.last_acked_id > end)
+                a.c.container == _CONTAINER,
+                sa.or_(a.c.last_acked_id < begin, a.c.last_acked_id > end),
             )
             .distinct()
         )
         self.renumber_mark = (
-            update(a)
-            .where(a.c.container == _CONTAINER, a.c.last_acked_id == bindparam("old_mark"))
-            .values(last_acked_id=bindparam("new_mark"))
+            sa.update(a)
+            .where(a.c.container == _CONTAINER, a.c.last_acked_id == sa.bindparam("old_mark"))
+            .values(last_acked_id=sa.bindparam("new_mark"))
         )
 
-    def _is_committed(self) -> ColumnElement[bool]:
+    def _is_committed(self) -> sa.ColumnElement[bool]:
         """Return the condition that a message was added; a prepared removal may hide it."""
         m = self.tables.messages
-        return or_(m.c.xid.is_(None), m.c.xid.like(_REMOVAL))
+        return sa.or_(m.c.xid.is_(None), m.c.xid.like(_REMOVAL))
 
-    def _mine(self, table: object) -> ColumnElement[bool]:
+    def _mine(self, table: object) -> sa.ColumnElement[bool]:
         c = table.c  # type: ignore[attr-defined]
-        return and_(c.container == _CONTAINER, c.client_id == _CLIENT_ID, c.sub_name == _SUB_NAME)
+        return sa.and_(
+            c.container == _CONTAINER, c.client_id == _CLIENT_ID, c.sub_name == _SUB_NAME
+        )
 
-    def _beyond_mark(self, prioritized: bool) -> ColumnElement[bool]:
+    def _beyond_mark(self, prioritized: bool) -> sa.ColumnElement[bool]:
         m, acks = self.tables.messages.c, self.tables.acks.alias("a")
         conditions = [self._mine(acks), acks.c.last_acked_id < m.id]
         if prioritized:
             conditions.append(acks.c.priority == m.priority)
-        return exists().where(*conditions)
+        return sa.exists().where(*conditions)
 
 
 @functools.lru_cache(maxsize=8)
