@@ -60,6 +60,7 @@ from pyjms_broker.region.dead_letters import send_to_dead_letter_queue
 from pyjms_broker.region.destinations import (
     DestinationTable,
     InactiveDestinations,
+    TemporaryOwners,
     make_destination,
 )
 from pyjms_broker.region.durable_subscription import DurableTopicSubscription
@@ -77,7 +78,6 @@ from pyjms_broker.region.subscription import (
     SubscriptionRequest,
 )
 from pyjms_broker.region.system_usage import DestinationLimits, SystemUsage
-from pyjms_broker.region.temporary_owners import TemporaryOwners
 from pyjms_broker.region.topic import Topic
 from pyjms_broker.region.topic_subscription import TopicSubscription
 from pyjms_broker.store.api import PersistenceAdapter, StoredSubscription, StoreState
