@@ -271,7 +271,9 @@ class Waiter:
     def __init__(self) -> None:
         self._future: asyncio.Future[None] | None = None
         self._event: anyio.Event | None = None
-        if sniffio.current_async_library() == "asyncio":
+        # written out: without a name, `current_async_library` looks for the running task as well
+        library = sniffio.thread_local.name or sniffio.current_async_library_cvar.get()
+        if library is None or library == "asyncio":
             self._future = asyncio.get_running_loop().create_future()
         else:
             self._event = anyio.Event()
