@@ -54,6 +54,11 @@ TESTS = (
     "tests/integration/kahadb",
     "tests/integration/crash",
     "tests/integration/console/test_why.py",
+    "tests/integration/amqp/test_receiving.py",
+    "tests/integration/amqp/test_sending.py",
+    "tests/integration/amqp/test_transactions.py",
+    "tests/integration/mqtt/test_messages.py",
+    "tests/integration/mqtt/test_sessions.py",
     "tests/docs/extending",
     "tests/unit/support/test_converter_contract.py",
 )

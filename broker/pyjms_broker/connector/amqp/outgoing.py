@@ -135,7 +135,7 @@ class _Mapped(NamedTuple):
     is_native: bool = False
     """Whether the message was stored as it was encoded."""
     message_format: int = 0
-    encoding: object = None
+    encoding: Any = None
     """The section of the body that it has come from."""
     has_header: bool = False
     is_first: bool = False
