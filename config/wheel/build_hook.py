@@ -221,6 +221,21 @@ def repair_weak_references(code: str) -> str:
     return "".join(classes)
 
 
+_THROW = "PyObject_CallFunctionObjArgs(_m, type, value, traceback, NULL)"
+_THROW_VALUE = (
+    "(PyCFunction_Check(_m) && !(PyCFunction_GET_FLAGS(_m) & METH_KEYWORDS))"
+    f" ? PyObject_CallOneArg(_m, value) : {_THROW}"
+)
+
+
+def repair_throw(code: str) -> str:
+    """Return the C code of mypyc with `throw` of Python's own coroutines called with the error.
+
+    mypyc passes its class and traceback as well, of which Python 3.12 and later warn.
+    """
+    return code.replace(_THROW, _THROW_VALUE)
+
+
 def compile_modules(tree: Path, modules: Sequence[str], *, quick: bool) -> None:
     """Build the extensions of `modules` beside their sources in `tree`."""
     command = [sys.executable, "-P", __file__, *([QUICK] if quick else []), *modules]
@@ -264,7 +279,7 @@ def build_extensions(modules: list[str], *, quick: bool) -> None:
         group_name=LIBRARY,
     )
     for path in Path("build").rglob("*.c"):
-        path.write_text(repair_weak_references(path.read_text()))
+        path.write_text(repair_throw(repair_weak_references(path.read_text())))
     for extension in extensions:
         extension.extra_compile_args = [*extension.extra_compile_args, *NO_WARNINGS, INTERNAL]
     setup(
