@@ -41,3 +41,25 @@ def replace_text(file: Path, text: str) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def replace_durably(file: Path, text: str) -> None:
+    """Replace a file of an existing folder atomically; it is durable when this returns. Blocks."""
+    temporary = file.with_suffix(".tmp")
+    with temporary.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(file)
+    sync_folder(file.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the entries of a folder durable. Blocks."""
+    if os.name == "nt":
+        return  # folders cannot be synced there; renames are journalled
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

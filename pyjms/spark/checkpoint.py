@@ -19,8 +19,8 @@ from uuid import uuid4
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import parse_destination
+from pyjms.runtime.paths import replace_durably
 from pyjms.spark.events import Range, offsets_of
-from pyjms.spark.files import write_atomically
 from pyjms.spark.pipeline import Pipeline
 
 __all__ = ["PipelineLocation"]
@@ -120,7 +120,7 @@ class Checkpoint:
         written = {"format": FORMAT, "id": self.id, "spark": spark, "parts": parts}
         if written != self._saved:  # new, or written by an older Spark or pyjms
             self._location.fingerprint.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._location.fingerprint, json.dumps(written, indent=2) + "\n")
+            replace_durably(self._location.fingerprint, json.dumps(written, indent=2) + "\n")
 
     def _changes(self, parts: Mapping[str, Any], spark: str) -> list[str]:
         """Return the parts that differ; parts that an older version did not write are skipped."""

@@ -70,6 +70,7 @@ from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
+from pyjms.runtime.paths import replace_durably, sync_folder
 from pyjms.spark.connections import (
     CONNECTION_LOST,
     discard_connection,
@@ -79,7 +80,6 @@ from pyjms.spark.connections import (
     with_paged_prefetch,
 )
 from pyjms.spark.drain import is_draining
-from pyjms.spark.files import sync_folder, write_atomically
 from pyjms.spark.offsets import BatchLimit, Offset, batch_limit, split_evenly
 from pyjms.spark.options import JmsOptions, check_spool_options
 from pyjms.spark.rows import MESSAGE_COLUMNS, arrow_schema, message_batch, new_columns
@@ -191,7 +191,7 @@ class LateIds:
     def add(self, first: int, ids: Collection[str]) -> None:
         """Keep the ids of the segment that starts with row `first`; durable on return."""
         path = self._folder / f"late-{first:020d}.json"
-        write_atomically(path, json.dumps(sorted(ids)))
+        replace_durably(path, json.dumps(sorted(ids)))
         self._ids[path] = frozenset(ids)
         self._delete_old()
 
@@ -349,7 +349,7 @@ class Spool:
         if known is not None:
             return known
         made = int.from_bytes(os.urandom(6))
-        write_atomically(self.folder / _ID_FILE, str(made))
+        replace_durably(self.folder / _ID_FILE, str(made))
         return made
 
 
@@ -381,7 +381,7 @@ def check_destination(folder: Path, destination: str) -> None:
     try:
         known = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        write_atomically(path, destination)
+        replace_durably(path, destination)
         return
     if known != destination:
         raise IllegalStateException(
