@@ -140,10 +140,12 @@ class VmTransport(Transport[Command]):
         if self._receive_run is not None:
             late: list[Callable[[], object]] = []
             self._late = late
-            self._receive_run(commands)
-            self._late = None
-            for function in late:
-                function()
+            try:
+                self._receive_run(commands)
+            finally:  # what came before a failure has its effect
+                self._late = None
+                for function in late:
+                    function()
             return
         while commands and not self.inbox.is_paused:
             self.listener.on_command(commands.popleft())
