@@ -2,6 +2,9 @@
 
 The handling of the message is part of the transaction. If the container synchronizes sessions with
 it, its session is committed or rolled back right after it. (spring-jms 1.8)
+
+It is apart from the invoker, which is compiled: it awaits within `except` and `finally` and in
+context managers, where a compiled coroutine loses the error, and few containers have a manager.
 """
 
 from __future__ import annotations
