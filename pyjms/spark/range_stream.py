@@ -70,7 +70,7 @@ from pyjms.errors import ConfigurationException, IllegalStateException, JMSExcep
 from pyjms.jms.destination import Destination, Queue, parse_destination
 from pyjms.jms.message import BytesMessage
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.spark.connections import CONNECTION_LOST, run_blocking
 from pyjms.spark.drain import is_draining
@@ -151,8 +151,8 @@ class QueueLeases:
         self._wanted = options.target.composite_destinations
         self._found_at = -math.inf
         self._are_held = True
-        self._keeper: _wakeup.BackgroundTask | None = None
-        self._trim_task: _wakeup.BackgroundTask | None = None
+        self._keeper: event_loop.BackgroundTask | None = None
+        self._trim_task: event_loop.BackgroundTask | None = None
         self._trim_failure: BaseException | None = None
 
     async def open(self, others: Iterable[str] = ()) -> dict[str, QueueLease]:
@@ -172,12 +172,12 @@ class QueueLeases:
             has_patterns = any(queue.is_pattern for queue in self._wanted)
             self._found_at = now if has_patterns else math.inf
         if self._keeper is None and self.by_name:
-            self._keeper = _wakeup.spawn(self._keep, name=f"leases of {self._options.target}")
+            self._keeper = event_loop.spawn(self._keep, name=f"leases of {self._options.target}")
         return self.by_name
 
     async def close(self) -> None:
         """Release the leases, if the broker can be reached."""
-        await _wakeup.end_tasks(self._keeper, self._trim_task)
+        await event_loop.end_tasks(self._keeper, self._trim_task)
         leases, self.by_name = self.by_name, {}
         for lease in leases.values() if self._are_held else ():
             try:
@@ -227,7 +227,7 @@ class QueueLeases:
         await self.finish_trim()
         for name, end in due.items():
             self.by_name[name].trim_end = end
-        self._trim_task = _wakeup.spawn(
+        self._trim_task = event_loop.spawn(
             self.trim, due, name=f"trim of {self._options.target}", on_error=self._on_trim_failure
         )
 

@@ -34,7 +34,7 @@ from pyjms.errors import (
 from pyjms.jms.destination import Queue, TemporaryQueue
 from pyjms.jms.message import BytesMessage, Message, TextMessage
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.spark.connections import (
     CONNECTION_LOST,
@@ -278,7 +278,7 @@ class _Chunks:
         self._is_last = partition.start >= partition.end
         self._body = b""
         self._error: BaseException | None = None
-        self._request: _wakeup.BackgroundTask | None = None
+        self._request: event_loop.BackgroundTask | None = None
 
     async def next(self) -> bytes | None:
         """Return the next chunk; None: there are no more."""
@@ -297,7 +297,7 @@ class _Chunks:
         return body
 
     def _begin(self) -> None:
-        self._request = _wakeup.spawn(self._read, name="next chunk", on_error=self._on_error)
+        self._request = event_loop.spawn(self._read, name="next chunk", on_error=self._on_error)
 
     async def _read(self) -> None:
         found = await _read_chunk(self._options, self._partition, self._at)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.errors import JMSException
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ConsumerInfo, RemoveSubscriptionInfo
 from pyjms_broker.api.broker import Broker, BrokerFilter
@@ -35,18 +35,18 @@ class OfflineSubscriptionsBroker(BrokerFilter):
         self._timeout = timeout
         self._period = period
         self._offline_since: dict[SubscriptionKey, float] = {}
-        self._task: _wakeup.BackgroundTask | None = None
+        self._task: event_loop.BackgroundTask | None = None
 
     async def start(self) -> None:
         await self.next.start()
         self._note()
-        self._task = _wakeup.spawn(
+        self._task = event_loop.spawn(
             self._sweep_periodically, name="removal of offline subscriptions"
         )
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        await _wakeup.end_tasks(task)
+        await event_loop.end_tasks(task)
         await self.next.stop()
 
     def remove_consumer(

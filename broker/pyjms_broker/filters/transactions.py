@@ -76,8 +76,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.access import Right
 from pyjms_broker.api.broker import Broker, BrokerFilter
-from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.completion import COMPLETED, Completion, completion_of
 from pyjms_broker.api.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms_broker.api.transaction import PendingWork, Synchronization, Transaction, TransactionState
 from pyjms_broker.store.api import RecoveredTransaction, TransactionStore
@@ -165,7 +164,7 @@ class BaseTransaction(Transaction):
         self._finish()
         self._cancel_pending()
         try:
-            return checked(self._store.rollback(self.xid), self._store, "rollback")
+            return completion_of(self._store.rollback(self.xid), self._store, "rollback")
         finally:
             self._run_after_rollback()
             if result is not COMPLETED:
@@ -250,7 +249,7 @@ class BaseTransaction(Transaction):
     def _commit_in_store(self, prepared: bool) -> Completion:
         self.state = TransactionState.COMMITTING
         return self._run_in_store(
-            lambda: checked(self._store.commit(self.xid, prepared), self._store, "commit"),
+            lambda: completion_of(self._store.commit(self.xid, prepared), self._store, "commit"),
             self._on_committed,
             "COMMIT",
         )
@@ -414,7 +413,7 @@ class XATransaction(BaseTransaction):
         self._run_before_commit()
         self.state = TransactionState.PREPARING
         result = self._run_in_store(
-            lambda: checked(self._store.prepare(self.xid), self._store, "prepare"),
+            lambda: completion_of(self._store.prepare(self.xid), self._store, "prepare"),
             self._on_prepared,
             "PREPARE",
         )

@@ -18,7 +18,7 @@ import anyio.to_thread
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.paths import replace_text
 from pyjms.wire.openwire import commands
@@ -117,7 +117,7 @@ class _DotFileBroker(BrokerFilter):
         super().__init__(next_broker)
         self._path = path
         self._changed = anyio.Event()
-        self._writing: _wakeup.BackgroundTask | None = None
+        self._writing: event_loop.BackgroundTask | None = None
 
     @abstractmethod
     def lines(self) -> Iterator[str]:
@@ -129,11 +129,11 @@ class _DotFileBroker(BrokerFilter):
 
     async def start(self) -> None:
         await super().start()
-        self._writing = _wakeup.spawn(self._write, name=f"graph {self._path.name}")
+        self._writing = event_loop.spawn(self._write, name=f"graph {self._path.name}")
         self.redraw()
 
     async def stop(self) -> None:
-        await _wakeup.end_tasks(self._writing)
+        await event_loop.end_tasks(self._writing)
         await super().stop()
 
     async def _write(self) -> None:

@@ -24,8 +24,7 @@ from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, Throwable
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.broker import Broker, BrokerFilter
-from pyjms_broker.api.completion import COMPLETED, all_of
-from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.completion import COMPLETED, all_of, completion_of
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import MessageReference, copy_command
 from pyjms_broker.api.subscription import Subscription
@@ -192,7 +191,7 @@ class RedeliveryBroker(DeadLetterFilter):
         context.user_name = message.user_id
         exchange = ProducerExchange(context)
         exchange.is_redelivery = True
-        stored = checked(self.next.send(exchange, message), self.next, "send")
+        stored = completion_of(self.next.send(exchange, message), self.next, "send")
         if reference.dead_letter.done:
             reference.dead_letter = COMPLETED
         if stored is not COMPLETED:

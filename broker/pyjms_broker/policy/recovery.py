@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.ids import IdGenerator
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 from pyjms_broker.api.destination import RegionDestination
@@ -95,12 +95,12 @@ class _TimedBuffer(RecoveryBuffer):
         self._duration = duration
         self._name = name
         self._arrivals: deque[float] = deque()
-        self._task: _wakeup.BackgroundTask | None = None
+        self._task: event_loop.BackgroundTask | None = None
 
     def add(self, reference: MessageReference) -> bool:
         self._arrivals.append(_clock.now())
         if self._task is None or self._task.done:
-            self._task = _wakeup.spawn(self._drop_old, name=f"recovery policy of {self._name}")
+            self._task = event_loop.spawn(self._drop_old, name=f"recovery policy of {self._name}")
         return super().add(reference)
 
     def trim(self) -> None:

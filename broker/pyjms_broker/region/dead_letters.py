@@ -25,8 +25,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.api.completion import COMPLETED, Completion, all_of
-from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of, completion_of
 from pyjms_broker.api.context import ProducerExchange
 from pyjms_broker.api.message import MessageReference, OperationContext, Position, copy_command
 from pyjms_broker.api.policies import DeadLetterStrategy
@@ -67,7 +66,7 @@ def send_to_dead_letter_queue(
         copy.response_required = (
             broker.store_capabilities.has_several_journals or _must_delay_response(reference)
         )
-        stored = checked(
+        stored = completion_of(
             broker.root.send(ProducerExchange(broker.context), copy), broker.root, "send"
         )
     except Exception:

@@ -23,7 +23,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import ADVISORY_PREFIX, Destination
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
 from pyjms_broker.api.context import ConnectionContext
@@ -306,19 +306,19 @@ class InactiveDestinations:
         self._region = region
         self._table = table
         self._limits = table.limits
-        self._task: _wakeup.BackgroundTask | None = None
+        self._task: event_loop.BackgroundTask | None = None
 
     def start(self) -> None:
         """Start sweeping if there is a period."""
         if self._limits.purge_period > 0:
-            self._task = _wakeup.spawn(
+            self._task = event_loop.spawn(
                 self._sweep_periodically, name="purge of inactive destinations"
             )
 
     async def stop(self) -> None:
         """Stop sweeping. Idempotent."""
         task, self._task = self._task, None
-        await _wakeup.end_tasks(task)
+        await event_loop.end_tasks(task)
 
     async def _sweep_periodically(self) -> None:
         while True:

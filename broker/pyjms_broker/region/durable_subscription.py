@@ -59,7 +59,7 @@ from anyio import lowlevel
 
 from pyjms.errors import JMSException
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import SelectorLimitException, compile_selector
 from pyjms.selector.budget import BUSY_DELAY, SelectorsBusyException
@@ -367,7 +367,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         """The topics, with their last arrival numbers before this subscription; None: no store."""
         self._is_reported_slow = False
         self._redeliveries: dict[MessageId, int] = {}
-        self._resume_task: _wakeup.BackgroundTask | None = None
+        self._resume_task: event_loop.BackgroundTask | None = None
         self._postponed: list[MessageReference] = []  # the last message to be selected later
         self._audit = (
             MessageAudit(self.policy.max_audit_depth, self.policy.max_producers_to_audit)
@@ -630,7 +630,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def _resume_later(self, seconds: float = 0) -> None:
         if self._resume_task is None or self._resume_task.done:
-            self._resume_task = _wakeup.spawn(self._resume, seconds, name=f"dispatch to {self}")
+            self._resume_task = event_loop.spawn(self._resume, seconds, name=f"dispatch to {self}")
 
     def close(self) -> None:
         super().close()

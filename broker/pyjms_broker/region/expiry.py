@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.runtime.slices import Slices
 from pyjms_broker.region.base_destination import BaseDestination
@@ -23,7 +23,7 @@ class ExpiryScanner:
     def __init__(self, ready: Callable[[], bool]) -> None:
         self._ready = ready
         self._by_period: dict[float, dict[BaseDestination, None]] = {}
-        self._tasks: dict[float, _wakeup.BackgroundTask] = {}
+        self._tasks: dict[float, event_loop.BackgroundTask] = {}
         self._is_running = False
 
     def add(self, destination: BaseDestination) -> None:
@@ -56,11 +56,11 @@ class ExpiryScanner:
         """Cancel all tasks and wait for them."""
         self._is_running = False
         tasks, self._tasks = self._tasks, {}
-        await _wakeup.end_tasks(*tasks.values())
+        await event_loop.end_tasks(*tasks.values())
 
     def _start_task(self, period: float) -> None:
         if period not in self._tasks:
-            self._tasks[period] = _wakeup.spawn(
+            self._tasks[period] = event_loop.spawn(
                 self._scan_periodically, period, name=f"expiry scan every {period} s"
             )
 

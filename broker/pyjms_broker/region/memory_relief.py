@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms_broker.api.usage import MemoryUsage
 
 _GROWTH: Final = 20
@@ -54,7 +54,7 @@ class MemoryRelief:
         self._is_running = False
         self._was_full = False
         self._period = _PERIOD
-        self._task: _wakeup.BackgroundTask | None = None
+        self._task: event_loop.BackgroundTask | None = None
 
     def relieve(
         self, memory: MemoryUsage, holders: Iterable[Holder], *, is_full: bool = False
@@ -88,7 +88,7 @@ class MemoryRelief:
     def repeat(self) -> None:
         """Free memory again and again, as long as senders wait, if any store has messages."""
         if self._task is None and any(True for _ in self._holders()):
-            self._task = _wakeup.spawn(self._repeat, name="memory for waiting senders")
+            self._task = event_loop.spawn(self._repeat, name="memory for waiting senders")
 
     async def _repeat(self) -> None:
         while any(usage.has_waiting for usage in self._memory.waiting_descendants):
@@ -99,4 +99,4 @@ class MemoryRelief:
     async def close(self) -> None:
         """Stop repeating. Idempotent."""
         task, self._task = self._task, None
-        await _wakeup.end_tasks(task)
+        await event_loop.end_tasks(task)

@@ -22,7 +22,7 @@ import anyio.to_thread
 
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.context import ConnectionContext
@@ -77,7 +77,7 @@ class MessageTrail:
         self._maximum_size = maximum_size
         self._events: list[_Event] = []
         self._lost = 0
-        self._task: _wakeup.BackgroundTask | None = None
+        self._task: event_loop.BackgroundTask | None = None
         self._file: Path | None = None
         self._has_failed = False
 
@@ -140,12 +140,12 @@ class MessageTrail:
             OSError: the directory cannot be created.
         """
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._task = _wakeup.spawn(self._run, name=f"message trail in {self.directory}")
+        self._task = event_loop.spawn(self._run, name=f"message trail in {self.directory}")
 
     async def stop(self) -> None:
         """Write what was recorded, and end. Idempotent."""
         task, self._task = self._task, None
-        await _wakeup.end_tasks(task)
+        await event_loop.end_tasks(task)
         await self.flush()
 
     async def _run(self) -> None:

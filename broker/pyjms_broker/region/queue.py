@@ -65,13 +65,12 @@ from anyio import lowlevel
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.selector.budget import COSTLY, SelectorMeter
 from pyjms.wire.message_audit import MessageAudit
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
-from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.completion import COMPLETED, Completion, completion_of
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference, Position, copy_command
 from pyjms_broker.api.subscription import Subscription
@@ -298,7 +297,7 @@ class QueueDispatcher:
         self._start_delay = policy.time_before_dispatch_starts
         if self._consumers_to_start > 1 and not self._start_delay:
             self._start_delay = _DEFAULT_START_DELAY
-        self._start_task: _wakeup.BackgroundTask | None = None
+        self._start_task: event_loop.BackgroundTask | None = None
         self._is_open = False  # there are consumers, no pause, and no start delay
         self.is_idle: bool = False
         """Whether no list has a message; False if that is not certain."""
@@ -307,8 +306,8 @@ class QueueDispatcher:
         self._again = False
         self._rescan = False
         self._expired_left = MAX_EXPIRED_PER_TURN
-        self._resume_task: _wakeup.BackgroundTask | None = None
-        self._later_task: _wakeup.BackgroundTask | None = None
+        self._resume_task: event_loop.BackgroundTask | None = None
+        self._later_task: event_loop.BackgroundTask | None = None
         self._meter = queue.broker.selector_meter
         self._is_resting = False  # its selectors took many steps, so nothing may be offered
 
@@ -335,7 +334,7 @@ class QueueDispatcher:
         candidate = self.ring.add(subscription)
         count = len(self.ring)
         if count == 1 and self._start_delay:
-            self._start_task = _wakeup.spawn(
+            self._start_task = event_loop.spawn(
                 self._end_start_delay, name=f"dispatch start of {self._queue}"
             )
         elif self._consumers_to_start and count >= self._consumers_to_start:
@@ -580,7 +579,7 @@ class QueueDispatcher:
                 return
             self._later_task.cancel()
         self._later = due
-        self._later_task = _wakeup.spawn(
+        self._later_task = event_loop.spawn(
             self._offer_all, seconds, name=f"dispatch of {self._queue} later"
         )
 
@@ -681,7 +680,7 @@ class QueueDispatcher:
 
     def _resume_later(self, seconds: float = 0) -> None:
         if self._resume_task is None or self._resume_task.done:
-            self._resume_task = _wakeup.spawn(
+            self._resume_task = event_loop.spawn(
                 self._resume, seconds, name=f"dispatch of {self._queue}"
             )
 
@@ -1158,7 +1157,7 @@ class Queue(BaseDestination):
                     stored = store.add_message(context, reference)
                     if stored is not COMPLETED:
                         report = partial(self.report_lost, exchange.context, reference)
-                        checked(stored, store, "add_message").then(report)
+                        completion_of(stored, store, "add_message").then(report)
                 except Exception:
                     size -= reference.size
                     for untaken in run[count:]:  # `send` raises it again for the first of them
@@ -1203,7 +1202,7 @@ class Queue(BaseDestination):
                     reference,
                 )
                 if type(stored) is not Completion:
-                    checked(stored, store, "add_message")
+                    completion_of(stored, store, "add_message")
             except Exception:
                 self._discard(reference)
                 raise
@@ -1366,7 +1365,7 @@ class Queue(BaseDestination):
         marked = copy_command(reference.message)
         marked.redelivery_counter = 1
         copy = self.reference_to(marked, reference.position)
-        return checked(self.store.update_message(copy), self.store, "update_message")
+        return completion_of(self.store.update_message(copy), self.store, "update_message")
 
     def store_acknowledgement(
         self, context: OperationContext, reference: MessageReference, key: SubscriptionKey | None
@@ -1375,7 +1374,7 @@ class Queue(BaseDestination):
         if store is None or not reference.persistent:
             return COMPLETED
         removed = store.remove_message(context, reference)
-        return removed if removed is COMPLETED else checked(removed, store, "remove_message")
+        return removed if removed is COMPLETED else completion_of(removed, store, "remove_message")
 
     def _dead_letter_ordering(self, key: SubscriptionKey | None) -> DeadLetterOrdering | None:
         return None if self.store is None else self.contents.dead_letter_ordering

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import JMSException
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ConsumerControl, ConsumerId
 from pyjms_broker.api.context import ClientConnection
@@ -41,7 +41,7 @@ class WatchedStrategy:
         self.number = number
         self.watch = strategy.watch()
         self.destinations: dict[BaseDestination, None] = {}
-        self.task: _wakeup.BackgroundTask | None = None
+        self.task: event_loop.BackgroundTask | None = None
 
 
 class SlowConsumers:
@@ -55,7 +55,7 @@ class SlowConsumers:
         self._live = live
         self._watched: dict[int, WatchedStrategy] = {}
         self._numbers = itertools.count(1)
-        self._removals: dict[_wakeup.BackgroundTask, list[ConsumerId]] = {}
+        self._removals: dict[event_loop.BackgroundTask, list[ConsumerId]] = {}
         """Tasks that remove aborted consumers, and these consumers."""
         self._is_running = False
 
@@ -113,12 +113,12 @@ class SlowConsumers:
         self._is_running = False
         tasks = [each.task for each in self._watched.values() if each.task is not None]
         tasks += self._removals
-        await _wakeup.end_tasks(*tasks)
+        await event_loop.end_tasks(*tasks)
 
     def _start_task(self, watched: WatchedStrategy) -> None:
         if watched.task is None:
             name = f"check of slow consumers every {watched.strategy.check_period:g} s"
-            watched.task = _wakeup.spawn(self._check_periodically, watched, name=name)
+            watched.task = event_loop.spawn(self._check_periodically, watched, name=name)
 
     async def _check_periodically(self, watched: WatchedStrategy) -> None:
         while True:
@@ -175,7 +175,7 @@ class SlowConsumers:
                 except Exception:  # the others must still be removed
                     logger.exception("The slow consumer %s cannot be removed", consumer_id)
 
-        task = _wakeup.spawn(remove, name=f"removal of slow consumers of {connection}")
+        task = event_loop.spawn(remove, name=f"removal of slow consumers of {connection}")
         self._removals[task] = consumers
 
 

@@ -25,7 +25,7 @@ from anyio import lowlevel
 from pyjms.errors import InvalidDestinationException, JMSException, LocalProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import Selector, SelectorLimitException, compile_selector, selector_or_none
 from pyjms.wire.limits import LARGE_FRAME
@@ -122,7 +122,7 @@ class PendingRedeliveryMarks:
         self._subscription = subscription
         self._pending: deque[_PendingMessage] = deque()
         self._markers: dict[BrokerDestination, _Marker] = {}
-        self._retry: _wakeup.BackgroundTask | None = None
+        self._retry: event_loop.BackgroundTask | None = None
 
     def add_queue(self, queue: BrokerDestination, mark: _Marker) -> None:
         """Mark the messages of a queue with `mark`; other queues' messages need no mark."""
@@ -173,7 +173,7 @@ class PendingRedeliveryMarks:
                 _RETRY_DELAY,
                 error,
             )
-            self._retry = _wakeup.spawn(
+            self._retry = event_loop.spawn(
                 self._retry_failed, name=f"redelivery marks for {self._subscription}"
             )
 
@@ -267,8 +267,8 @@ class AbstractSubscription(Subscription):
         self.times_acks = request.broker.slow_consumers.times_acks
         self.use_prefetch_extension = policy.use_prefetch_extension
         # not defaults of the class: mypyc leaves out None of a type that it does not compile
-        self._pull_timer: _wakeup.BackgroundTask | None = None
-        self._unwritable_task: _wakeup.BackgroundTask | None = None
+        self._pull_timer: event_loop.BackgroundTask | None = None
+        self._unwritable_task: event_loop.BackgroundTask | None = None
         self.set_info(info)
 
     def set_info(self, info: ConsumerInfo) -> None:
@@ -450,7 +450,7 @@ class AbstractSubscription(Subscription):
         if pull.timeout < 0:
             self.end_pull()
         elif pull.timeout > 0:
-            self._pull_timer = _wakeup.spawn(
+            self._pull_timer = event_loop.spawn(
                 self._pull_timeout, pull.timeout / 1000, name=f"pull of {self.consumer_id}"
             )
 
@@ -744,7 +744,7 @@ class PrefetchSubscription(AbstractSubscription):
         self._unwritable[reference] = error
         if self._unwritable_task is None or self._unwritable_task.done:
             # a task, as the queue that is dispatching cannot remove the message now
-            self._unwritable_task = _wakeup.spawn(
+            self._unwritable_task = event_loop.spawn(
                 self._dead_letter_unwritable, name=f"unwritable of {self}"
             )
 
@@ -1299,7 +1299,7 @@ class QueueBrowserSubscription(AbstractSubscription):
         self._in_flight = 0
         self._has_ended = False
         self._next: MessageReference | None = None
-        self._resume_task: _wakeup.BackgroundTask | None = None
+        self._resume_task: event_loop.BackgroundTask | None = None
         self._messages = chain.from_iterable(map(self._browse, queues))
         self.window_freed()
 
@@ -1374,7 +1374,7 @@ class QueueBrowserSubscription(AbstractSubscription):
 
     def _resume_later(self) -> None:
         if self._resume_task is None or self._resume_task.done:
-            self._resume_task = _wakeup.spawn(self._resume, name=f"browser {self.consumer_id}")
+            self._resume_task = event_loop.spawn(self._resume, name=f"browser {self.consumer_id}")
 
     async def _resume(self) -> None:
         await lowlevel.checkpoint()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyjms.jms.destination import Destination
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.store.api import PersistenceAdapter, StorePartition, StoreState
@@ -59,7 +59,7 @@ class DiskUsage:
         self.store = store
         self.parent = parent
         self._waiting: deque[tuple[Callable[[], None], int]] = deque()
-        self._poll_task: _wakeup.BackgroundTask | None = None
+        self._poll_task: event_loop.BackgroundTask | None = None
 
     @property
     def used(self) -> int:
@@ -119,7 +119,7 @@ class DiskUsage:
         request = (callback, high_water_mark)
         self._waiting.append(request)
         if self._poll_task is None:
-            self._poll_task = _wakeup.spawn(self._poll, name=f"space in {self.name}")
+            self._poll_task = event_loop.spawn(self._poll, name=f"space in {self.name}")
 
         def withdraw() -> None:
             if request in self._waiting:
@@ -137,7 +137,7 @@ class DiskUsage:
     async def close(self) -> None:
         """Stop polling. Idempotent."""
         task, self._poll_task = self._poll_task, None
-        await _wakeup.end_tasks(task)
+        await event_loop.end_tasks(task)
 
     async def _poll(self) -> None:
         while self._waiting:

@@ -16,8 +16,7 @@ from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, Command, DataStructure
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.api.completion import COMPLETED, Completion, all_of
-from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of, completion_of
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference, copy_command
 from pyjms_broker.api.subscription import Subscription
@@ -188,7 +187,9 @@ class Topic(BaseDestination):
         stored: Completion = COMPLETED
         store = self.store if self.durable_count and reference.persistent else None
         if store is not None:
-            stored = checked(store.add_message(NO_TRANSACTION, reference), store, "add_message")
+            stored = completion_of(
+                store.add_message(NO_TRANSACTION, reference), store, "add_message"
+            )
         if store is not None and reference.position is None:
             self.log_duplicate(reference)
         else:
@@ -220,7 +221,7 @@ class Topic(BaseDestination):
         if store is not None:
             if is_stored:
                 context = OperationContext(transaction.xid)
-                stored = checked(store.add_message(context, reference), store, "add_message")
+                stored = completion_of(store.add_message(context, reference), store, "add_message")
             else:
                 self._deferring.add(transaction)
         reference.increment_reference_count()  # an open transaction's messages also use memory
@@ -283,7 +284,7 @@ class Topic(BaseDestination):
         store = self.store
         if store is None or key is None or not reference.persistent:
             return COMPLETED
-        return checked(store.acknowledge(context, key, reference), store, "acknowledge")
+        return completion_of(store.acknowledge(context, key, reference), store, "acknowledge")
 
     def _dead_letter_ordering(self, key: SubscriptionKey | None) -> DeadLetterOrdering | None:
         subscription = None if self.store is None or key is None else self._durable(key)
@@ -366,7 +367,7 @@ class Topic(BaseDestination):
             return None
         if store.lookup_subscription(subscription.key) is not None:
             return 0
-        saved = checked(
+        saved = completion_of(
             store.add_subscription(subscription.stored, subscription.info.retroactive),
             store,
             "add_subscription",
@@ -384,7 +385,7 @@ class Topic(BaseDestination):
             self._count_durable(-1)
             subscription.detach(self)
             if self.store is not None:
-                deleted = checked(
+                deleted = completion_of(
                     self.store.delete_subscription(subscription.key),
                     self.store,
                     "delete_subscription",
@@ -456,7 +457,7 @@ class _TopicSend(PendingSend):
         if not topic.durable_count or not reference.persistent:
             return
         stored = topic.store.add_message(OperationContext(self.transaction.xid), reference)
-        checked(stored, topic.store, "add_message")
+        completion_of(stored, topic.store, "add_message")
         self._is_stored = True
 
     def after_commit(self) -> None:

@@ -57,7 +57,7 @@ from pyjms.errors import (
     ResourceAllocationException,
 )
 from pyjms.jms.destination import Destination, Queue, Topic, name_matches, parse_destination
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaCommitCommand, KahaPrepareCommand
@@ -525,7 +525,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
         self._transactions: MultiTransactionStore | None = None
         self._by_destination: dict[Destination, KahaDBPersistenceAdapter] = {}
         """The separate stores of destinations; a partition has all stores of its filter."""
-        self._tasks: list[_wakeup.BackgroundTask] = []
+        self._tasks: list[event_loop.BackgroundTask] = []
 
     # -- opening and closing
 
@@ -625,7 +625,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
     async def stop(self) -> None:
         """Write everything and close all stores. Idempotent."""
         tasks, self._tasks = self._tasks, []
-        await _wakeup.end_tasks(*tasks)
+        await event_loop.end_tasks(*tasks)
         opened = self._transactions is not None
         empty = [
             a.directory for a in self._by_destination.values() if opened and not a.destinations()
@@ -712,7 +712,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
                 adapter.start_new()
             except BaseException:
                 self._partition(each).adapters.remove(adapter)
-                self._tasks.append(_wakeup.spawn(adapter.stop, name="mKahaDB"))
+                self._tasks.append(event_loop.spawn(adapter.stop, name="mKahaDB"))
                 raise
             self._by_destination[destination] = adapter
         return adapter
@@ -761,7 +761,7 @@ class MultiKahaDBPersistenceAdapter(FileAdapter):
     def _spawn(self, interval: float, work: Callable[[], Awaitable[None]]) -> None:
         if interval:
             what = f"The maintenance of {self.directory}"
-            self._tasks.append(_wakeup.spawn(run_every, interval, work, what, name="mKahaDB"))
+            self._tasks.append(event_loop.spawn(run_every, interval, work, what, name="mKahaDB"))
 
     @property
     def size(self) -> int:

@@ -49,7 +49,7 @@ from anyio import lowlevel, to_thread
 
 from pyjms.errors import JMSException, MessageFormatException, ResourceAllocationException
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.frames import decode_message, encode_message
 from pyjms.wire.openwire.commands import ActiveMQMessage
@@ -461,7 +461,7 @@ class TempStore:
         self._wake = anyio.Event()
         self._idle = anyio.Event()
         self._idle.set()
-        self._writer: _wakeup.BackgroundTask | None = None
+        self._writer: event_loop.BackgroundTask | None = None
 
     async def start(self) -> None:
         """Empty the directory and start the writer.
@@ -476,7 +476,7 @@ class TempStore:
                 f"Cannot use the temp store's directory {self.directory}: {e}",
                 hint="give the broker write access, or choose another data directory",
             ) from e
-        self._writer = _wakeup.spawn(
+        self._writer = event_loop.spawn(
             self._write, name="temp store writer", on_error=self._writer_failed
         )
 
@@ -485,7 +485,7 @@ class TempStore:
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        await _wakeup.end_tasks(writer)
+        await event_loop.end_tasks(writer)
         self._open.clear()
         self._waiting.clear()
         self._obsolete.clear()

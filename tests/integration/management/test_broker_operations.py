@@ -15,7 +15,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue, Topic
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms_broker.management.errors import InvalidArgumentException
 from pyjms_broker.management.model import View
 from pyjms_broker.service import BrokerService
@@ -140,7 +140,7 @@ async def test_a_graceful_stop_waits_for_empty_queues(broker_with: BrokerWith) -
         async def stop() -> None:
             await view.invoke("stopGracefully", ".*", "orders.*", 60_000, 1)
 
-        stopping = _wakeup.spawn(stop, name="graceful stop")
+        stopping = event_loop.spawn(stop, name="graceful stop")
         while connector.get("Started"):
             await _clock.sleep(0)
         assert service.started
@@ -214,7 +214,7 @@ async def test_a_blocked_producer_shows_for_how_long(
     ]
     queue.set("MemoryLimit", 1)
     assert [producer.get(name) for name in shown] == [False, 0, True, False]
-    blocked = _wakeup.spawn(
+    blocked = event_loop.spawn(
         client.request, client.text(producer_id, Queue("q"), "y"), name="blocked send"
     )
     while not producer.get("ProducerBlocked"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyjms.errors import JMSException, JMSSecurityException
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConnectionInfo,
@@ -119,7 +119,7 @@ class Killer(BrokerFilter):
         before = self._ranges.requests.requests_of(context)
         answer = self.next.send(exchange, message)
         for task in self._ranges.requests.requests_of(context) - before:
-            _wakeup.spawn(self._watch, task, f"after {what}", context, name="watch")
+            event_loop.spawn(self._watch, task, f"after {what}", context, name="watch")
         return answer
 
     async def _watch(self, task: Any, what: str, context: ConnectionContext) -> None:

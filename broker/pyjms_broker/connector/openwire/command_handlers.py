@@ -47,8 +47,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.schema import MESSAGES
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import COMPLETED, Completion, all_of
-from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of, completion_of
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.client_resources import ConnectionState, connection_of
@@ -124,7 +123,7 @@ def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> Co
     if authenticated is COMPLETED:
         _add(connection, info, context)
         return COMPLETED
-    checked(authenticated, connection.broker, "authenticating a client")
+    completion_of(authenticated, connection.broker, "authenticating a client")
     added = Completion()
     connection.pause_until(added)
 

@@ -86,8 +86,7 @@ from pyjms.wire.openwire.commands import (
     message_size,
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
-from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.completion import COMPLETED, Completion, completion_of
 from pyjms_broker.api.context import ClientLink, ProducerExchange, SecurityContext
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.openwire.client_resources import ClientResources
@@ -472,7 +471,7 @@ class BrokerConnection:
             self._respond_when_done(command, result)
         else:
             try:
-                checked(result, self.broker, f"handling a {type(command).__name__}")
+                completion_of(result, self.broker, f"handling a {type(command).__name__}")
             except TypeError as error:
                 self._send_error(command, error)
 
@@ -517,7 +516,7 @@ class BrokerConnection:
             result = broker.send(exchange, message)
             self._count_work(_clock.now() - began)
         if type(result) is not Completion:
-            checked(result, self.broker, "send")
+            completion_of(result, self.broker, "send")
         if message.response_required:
             if not result.done and exchange.unanswered is not None:
                 while exchange.unanswered and exchange.unanswered[0].done:

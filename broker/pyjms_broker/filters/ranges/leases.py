@@ -69,8 +69,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
 from pyjms.wire.openwire.primitives import decode_text
 from pyjms_broker.api.access import RANGES, Access, Right
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion, wait_for
-from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.completion import Completion, completion_of, wait_for
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference, Position, StoredMessage
 from pyjms_broker.filters.ranges.filter import PROGRESS_RECORDS
@@ -208,7 +207,7 @@ class ProgressRecords:
         message = self._replies.message(values, PROGRESS_RECORDS)
         message.persistent = message.response_required = True
         before, self._ids[name] = self._ids.get(name), message.message_id  # type: ignore[assignment]
-        stored = checked(
+        stored = completion_of(
             self._chain.send(ProducerExchange(self._region.context), message), self._chain, "send"
         )
         stored.then(lambda done: self._remove(before) if done.error is None else None)

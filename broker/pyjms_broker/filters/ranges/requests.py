@@ -25,7 +25,7 @@ from pyjms.errors import (
     ResourceAllocationException,
 )
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import Selector, SelectorLimitException
 from pyjms.selector.budget import BUSY_DELAY, SelectorsBusyException
@@ -216,7 +216,7 @@ _MAX_CONCURRENT: Final = 32
 class _Client:
     """The requests of a connection."""
 
-    tasks: set[_wakeup.BackgroundTask] = field(default_factory=set)
+    tasks: set[event_loop.BackgroundTask] = field(default_factory=set)
     reading: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while a range is read for the connection."""
 
@@ -238,7 +238,7 @@ class RangeRequests:
     async def stop(self) -> None:
         """Cancel all requests."""
         tasks = [task for client in self._clients.values() for task in client.tasks]
-        await _wakeup.end_tasks(*tasks)
+        await event_loop.end_tasks(*tasks)
 
     def remove_connection(self, context: ConnectionContext) -> None:
         """Cancel the requests of a connection and end its leases."""
@@ -247,7 +247,7 @@ class RangeRequests:
             task.cancel()
         self.leases.end_all(context)
 
-    def requests_of(self, context: ConnectionContext) -> set[_wakeup.BackgroundTask]:
+    def requests_of(self, context: ConnectionContext) -> set[event_loop.BackgroundTask]:
         """Return the tasks of a connection's current requests."""
         client = self._clients.get(context)
         return set() if client is None else set(client.tasks)
@@ -260,7 +260,9 @@ class RangeRequests:
             client = self._clients[context] = _Client()
         client.tasks.difference_update([task for task in client.tasks if task.done])
         if len(client.tasks) < _MAX_CONCURRENT:
-            task = _wakeup.spawn(self._serve, context, client, message, name=f"request to {RANGES}")
+            task = event_loop.spawn(
+                self._serve, context, client, message, name=f"request to {RANGES}"
+            )
             client.tasks.add(task)
             return
         refusal = f"More than {_MAX_CONCURRENT} requests at a time"

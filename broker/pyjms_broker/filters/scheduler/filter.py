@@ -40,15 +40,14 @@ from pyjms.jms.destination import Destination
 from pyjms.jms.message import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
 from pyjms.jms.types import Long
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.ids import IdGenerator
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.access import is_scheduler_management
 from pyjms_broker.api.broker import Broker, BrokerFilter
-from pyjms_broker.api.completion import COMPLETED, Completion, wait_for
-from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.completion import COMPLETED, Completion, completion_of, wait_for
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.fields import readable_properties
 from pyjms_broker.api.message import MessageReference, copy_for_destination
@@ -274,7 +273,7 @@ class ScheduleRequests:
         dead_letter.persistent = dead_letter.response_required = True
         dead_letter.expiration = 0
         try:
-            sent = checked(
+            sent = completion_of(
                 self._chain.send(ProducerExchange(self._region.context), dead_letter),
                 self._chain,
                 "send",
@@ -311,7 +310,7 @@ class Management:
         self._chain = chain
         self._producer_id = ProducerId(IdGenerator().generate())
         self._sequence = itertools.count(1)
-        self._tasks: dict[_wakeup.BackgroundTask, ConnectionContext] = {}
+        self._tasks: dict[event_loop.BackgroundTask, ConnectionContext] = {}
 
     def serve(self, context: ConnectionContext, request: ActiveMQMessage) -> Completion:
         """Execute a request; completed when its changes are durable."""
@@ -332,7 +331,7 @@ class Management:
 
     async def close(self) -> None:
         """Stop sending lists."""
-        await _wakeup.end_tasks(*self._tasks)
+        await event_loop.end_tasks(*self._tasks)
 
     def browse(
         self, context: ConnectionContext, request: ActiveMQMessage, properties: Mapping[str, object]
@@ -352,7 +351,7 @@ class Management:
                 " at a time on one connection",
                 hint="receive the replies before sending further requests",
             )
-        task = _wakeup.spawn(self._send, request.reply_to, start, end, name="list of jobs")
+        task = event_loop.spawn(self._send, request.reply_to, start, end, name="list of jobs")
         self._tasks[task] = context
         return COMPLETED
 
@@ -437,7 +436,7 @@ class SchedulerBroker(BrokerFilter):
         self._dispatcher = JobDispatcher(next_broker, region, store, usage)
         self._requests = ScheduleRequests(self._dispatcher, next_broker, region)
         self._management = Management(self._dispatcher.jobs, next_broker)
-        self._dispatching: _wakeup.BackgroundTask | None = None
+        self._dispatching: event_loop.BackgroundTask | None = None
 
     @property
     def scheduler_support(self) -> bool:
@@ -447,10 +446,10 @@ class SchedulerBroker(BrokerFilter):
     async def start(self) -> None:
         await self.next.start()
         self._requests.attach()
-        self._dispatching = _wakeup.spawn(self._dispatcher.run, name="message scheduler")
+        self._dispatching = event_loop.spawn(self._dispatcher.run, name="message scheduler")
 
     async def stop(self) -> None:
-        await _wakeup.end_tasks(self._dispatching)
+        await event_loop.end_tasks(self._dispatching)
         await self._management.close()
         await self._dispatcher.close()
         await self.next.stop()

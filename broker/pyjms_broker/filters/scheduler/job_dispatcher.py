@@ -81,8 +81,7 @@ from pyjms.runtime.logging import get_logger
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import COMPLETED, Completion
-from pyjms_broker.api.completion import completion_of as checked
+from pyjms_broker.api.completion import COMPLETED, Completion, completion_of
 from pyjms_broker.api.context import ConnectionContext, ProducerExchange
 from pyjms_broker.api.message import copy_command
 from pyjms_broker.filters.scheduler.cron import next_time
@@ -465,7 +464,7 @@ class JobDispatcher:
 
     def _send(self, message: ActiveMQMessage) -> Completion:
         """Send a message; completed when the message is stored."""
-        return checked(
+        return completion_of(
             self._chain.send(ProducerExchange(self._context), message), self._chain, "send"
         )
 

@@ -25,7 +25,7 @@ from anyio import lowlevel, to_thread
 
 from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
 from pyjms.runtime import clock as _clock
-from pyjms.runtime import event_loop as _wakeup
+from pyjms.runtime import event_loop
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.codec import decode_command, encode_command
 from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand, KahaCommand
@@ -194,7 +194,7 @@ class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
         self._cleanup_interval = cleanup_interval
         self._ignore_missing = ignore_missing_journalfiles
         self._quarantine = Quarantine()
-        self._tasks: list[_wakeup.BackgroundTask] = []
+        self._tasks: list[event_loop.BackgroundTask] = []
         self._maintenance_lock = anyio.Lock()
 
     async def start(self) -> None:
@@ -210,7 +210,7 @@ class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
         ):
             if interval:
                 self._tasks.append(
-                    _wakeup.spawn(
+                    event_loop.spawn(
                         _repeat, interval, work, name="job store", on_error=self._fail_with
                     )
                 )
@@ -236,7 +236,7 @@ class KahaDBJobSchedulerStore(FileAdapter, JobSchedulerStore):
     async def stop(self) -> None:
         """Write everything and close the store. Idempotent."""
         tasks, self._tasks = self._tasks, []
-        await _wakeup.end_tasks(*tasks)
+        await event_loop.end_tasks(*tasks)
         self.journal.fail_fast()  # a full disk must not keep the store from closing
         if self._index is not None and self.state is not StoreState.FAILED:
             try:
