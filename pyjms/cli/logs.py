@@ -236,20 +236,34 @@ class LogOutput:
             ConfigurationException: a file cannot be opened; nothing is changed.
         """
         wanted = {"root": settings.file, **(streams or {})}
-        log_format = self._format or settings.format
         opened: dict[str, _FileOutput] = {}
         try:
             for name, file in wanted.items():
                 if file is not None:
                     key = f"logging.{'file' if name == 'root' else name.rpartition('.')[2]}"
-                    formatter = self._formatter(file.format or log_format)
+                    formatter = self._formatter(file.format or self._format or settings.format)
                     opened[name] = _FileOutput(_open(key, file, self._worker), formatter)
         except ConfigurationException:
             _close(opened.values())
             raise
-        self._replace_files(opened)
-        self._change_stderr(log_format, settings)
-        self._change_levels({**dict.fromkeys(opened, "INFO"), **settings.levels, **self._given})
+        levels = {**dict.fromkeys(opened, "INFO"), **settings.levels}
+        self._write(settings.format, opened, levels, stderr=settings.stderr)
+
+    def apply_defaults(self) -> None:
+        """Write the log as an empty section says, without the section's models in memory."""
+        self._write("text", {}, {}, stderr=True)
+
+    def _write(
+        self,
+        log_format: LogFormat,
+        files: dict[str, _FileOutput],
+        levels: dict[str, str],
+        *,
+        stderr: bool,
+    ) -> None:
+        self._replace_files(files)
+        self._change_stderr(self._format or log_format, used=stderr)
+        self._change_levels({**levels, **self._given})
         self._release()
 
     def close(self) -> None:
@@ -291,14 +305,14 @@ class LogOutput:
             _logger(name).propagate = name not in opened
         _close(former.values())
 
-    def _change_stderr(self, log_format: LogFormat, settings: LoggingSettings) -> None:
+    def _change_stderr(self, log_format: LogFormat, *, used: bool) -> None:
         if not self._is_own:
             return
         if self._stderr is None:
             self._stderr = logging.StreamHandler()
             self._mark(self._stderr)
         self._stderr.setFormatter(self._formatter(log_format))
-        change = logging.root.addHandler if settings.stderr else logging.root.removeHandler
+        change = logging.root.addHandler if used else logging.root.removeHandler
         change(self._stderr)
 
     def _change_levels(self, levels: dict[str, str]) -> None:

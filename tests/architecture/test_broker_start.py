@@ -7,6 +7,7 @@ at the head of another module: import it there in the function that needs it.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -55,6 +56,27 @@ WITHOUT_STORE = """
     sqlite3 pyjms.wire.kahadb.commands pyjms_broker.store.journal pyjms_broker.store.kahadb
     pyjms_broker.store.temp
 """.split()  # noqa: SIM905 - to be read
+IDLE_PROCESS = """
+    _sqlite3 sqlite3 yaml
+
+    pyjms.client pyjms.configuration.layers pyjms.configuration.section pyjms.listener
+    pyjms.selector.parser pyjms.settings pyjms.transport.tls pyjms.wire.amqp pyjms.wire.mqtt
+    pyjms.wire.stomp
+
+    pyjms_broker.connector.amqp pyjms_broker.connector.mqtt.sessions pyjms_broker.connector.stomp
+    pyjms_broker.connector.vm.client pyjms_broker.conversion pyjms_broker.network.bridge
+    pyjms_broker.security pyjms_broker.service.factories pyjms_broker.settings
+    pyjms_broker.store.journal pyjms_broker.store.kahadb pyjms_broker.web
+""".split()  # noqa: SIM905 - to be read
+"""What `pyjms broker start --ephemeral` has no use for before a client needs it: it costs memory."""
+PROCESS = """
+import atexit, json, sys
+before = set(sys.modules)
+from pyjms.cli.main import main
+atexit.register(lambda: print(json.dumps(sorted(set(sys.modules) - before)), flush=True))
+sys.argv[1:] = ["broker", "start", "--ephemeral", "--openwire", "127.0.0.1:0"]
+main()
+"""
 WITHOUT = {
     "importing BrokerService": [*NEVER, *WITHOUT_CONNECTOR, *WITHOUT_STORE],
     "a broker in memory": [*NEVER, *WITHOUT_CONNECTOR, *WITHOUT_STORE],
@@ -71,3 +93,15 @@ def test_a_broker_starts_without_what_it_does_not_use() -> None:
         stage: sorted(loaded[stage].intersection(unused)) for stage, unused in WITHOUT.items()
     }
     assert superfluous == {stage: [] for stage in WITHOUT}
+
+
+def test_the_process_of_an_idle_broker_has_only_what_it_uses() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROCESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        ready = next((line for line in process.stdout if "in memory only" in line), "")
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=60)
+    assert ready, errors
+    assert sorted(set(json.loads(output)).intersection(IDLE_PROCESS)) == []

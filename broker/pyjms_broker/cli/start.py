@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -26,12 +26,11 @@ from pyjms.configuration.document import BROKER_PREFIX
 from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
 from pyjms.runtime.event_loop import end_tasks, loop_options, spawn
 from pyjms.runtime.logging import LogFormat, escape_control_characters, get_logger, indent
-from pyjms_broker.cli.config import given_properties
-from pyjms_broker.security.audit import logger as audit
 from pyjms_broker.service import BrokerService
-from pyjms_broker.service.factories import create_broker
-from pyjms_broker.settings.model import BrokerLoggingSettings
-from pyjms_broker.web.configuration import WebConfiguration
+
+if TYPE_CHECKING:
+    from pyjms_broker.settings.model import BrokerLoggingSettings
+    from pyjms_broker.web.configuration import WebConfiguration
 
 logger = get_logger(__name__)
 
@@ -182,7 +181,12 @@ def make_service(
     return service
 
 
-def _change_logging(log: LogOutput, settings: BrokerLoggingSettings) -> None:
+def _change_logging(log: LogOutput, settings: BrokerLoggingSettings | None) -> None:
+    if settings is None:
+        log.apply_defaults()
+        return
+    from pyjms_broker.security.audit import logger as audit
+
     log.apply(settings, {audit.name: settings.audit})
 
 
@@ -190,12 +194,13 @@ def _apply_logging(service: BrokerService) -> None:
     """Write the log as the settings of the broker say, or their defaults."""
     settings = service.settings
     if service.change_logging is not None:
-        logging_settings = BrokerLoggingSettings() if settings is None else settings.logging
-        service.change_logging(logging_settings)
+        service.change_logging(None if settings is None else settings.logging)
 
 
 def _web_at(address: str, configured: WebConfiguration | None) -> WebConfiguration:
     """Return the configuration of the web server with the address `[HOST:]PORT`."""
+    from pyjms_broker.web.configuration import WebConfiguration
+
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or int(port) > _LAST_PORT:
         raise ConfigurationException(
@@ -222,6 +227,7 @@ def _create_service(source: Source) -> BrokerService:
                 f"the broker URI {source.uri} and --config contradict each other",
                 hint="leave one of them out",
             )
+        from pyjms_broker.cli.config import given_properties
 
         given = given_properties(source.define, source.properties)
         return service_from_uri(source.uri, given, ignore_unsupported=source.ignore_unsupported)
@@ -322,6 +328,8 @@ def service_from_uri(
         from pyjms_broker.conversion.broker import from_xml
 
         return from_xml(uri, given, ignore_unsupported=ignore_unsupported)
+    from pyjms_broker.service.factories import create_broker
+
     return create_broker(uri, given)
 
 

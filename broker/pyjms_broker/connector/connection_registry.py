@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.jms.destination import Destination
@@ -18,7 +18,11 @@ from pyjms.runtime.slices import Slices
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionId, MessageId, ProducerId
 from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.context import BlockedSend, ClientConnection, ConnectionContext
-from pyjms_broker.connector.mqtt.sessions import KeptSessions
+from pyjms_broker.connector.mqtt.marks import MARKS
+
+if TYPE_CHECKING:
+    from pyjms_broker.connector.base import BrokerHost
+    from pyjms_broker.connector.mqtt.sessions import KeptSessions
 
 logger = get_logger(__name__)
 
@@ -132,7 +136,8 @@ class ConnectionRegistry:
 
     def __init__(self) -> None:
         self.ends = ConnectionEnds()
-        self.mqtt_sessions = KeptSessions()
+        self._host: BrokerHost | None = None
+        self._mqtt_sessions: KeptSessions | None = None
         self.by_id: dict[ConnectionId, ClientConnection] = {}
         self._users: dict[str, str] = {}
         self._former_users: OrderedDict[str, str] = OrderedDict()
@@ -144,6 +149,31 @@ class ConnectionRegistry:
         sends. None is never a key."""
         self.unstored_sends = UnstoredSends()
         """Sends of such producers that are not stored, although later ones may be."""
+
+    def start(self, host: BrokerHost) -> None:
+        """Serve the clients of `host`, and go on with the MQTT sessions that its store has kept."""
+        self._host, self._mqtt_sessions = host, None
+        if MARKS in host.region_broker.destinations():
+            self._go_on_with_mqtt_sessions()
+
+    @property
+    def mqtt_sessions(self) -> KeptSessions:
+        """The sessions that MQTT clients keep."""
+        return self._mqtt_sessions or self._go_on_with_mqtt_sessions()
+
+    def _go_on_with_mqtt_sessions(self) -> KeptSessions:
+        # imported here, so that a broker starts without MQTT
+        from pyjms_broker.connector.mqtt.sessions import KeptSessions  # noqa: PLC0415
+
+        sessions = self._mqtt_sessions = KeptSessions()
+        if self._host is not None:
+            sessions.start(self._host)
+        return sessions
+
+    async def close(self) -> None:
+        """Send no more wills of MQTT clients and end no more sessions, as the broker stops."""
+        if self._mqtt_sessions is not None:
+            await self._mqtt_sessions.close()
 
     def user_of(self, connection_id: str) -> str | None:
         """Return the user to whom a connection id belongs; None: it is unknown."""

@@ -174,7 +174,7 @@ class BrokerService(BrokerConfiguration):
         super().__post_init__()
         self.restart_requested = False
         """Whether the caller should start `successor`, or this broker again if it is None."""
-        self.change_logging: Callable[[BrokerLoggingSettings], None] | None = None
+        self.change_logging: Callable[[BrokerLoggingSettings | None], None] | None = None
         """Changes the log of the process; None: it belongs to the program around the broker."""
         self.read_again: Callable[[], BrokerService] | None = None
         """Makes a broker of the configuration, read again; blocking. None: there is none."""
@@ -557,7 +557,7 @@ class BrokerService(BrokerConfiguration):
         context.is_broker = True
         for destination in self.destinations:
             broker.add_destination(context, destination)
-        self.connections.mqtt_sessions.start(self)
+        self.connections.start(self)
         vm_registry.register(self.broker_name, self)
         for connector in self.connectors:
             await connector.start()
@@ -585,7 +585,7 @@ class BrokerService(BrokerConfiguration):
                 await self.website.stop()
                 await self.networks.stop()
                 await stop_all(self.connectors)
-                await self.connections.mqtt_sessions.close()
+                await self.connections.close()
                 await vm_registry.unregister(self.broker_name, self)
             if scope.cancelled_caught:
                 logger.warning(

@@ -99,11 +99,12 @@ def rights(**groups: str) -> dict[str, Any]:
 
 async def test_the_log_of_the_process_changes(configured: Configure) -> None:
     async with configured(logging={"root": "INFO"}) as broker:
-        changed: list[LoggingSettings] = []
+        changed: list[LoggingSettings | None] = []
         broker.service.change_logging = changed.append
         applied, pending = await broker.update(logging={"root": "INFO", "pyjms_broker": "DEBUG"})
         assert (applied, pending) == (["logging.pyjms_broker"], [])
-        assert changed[0].levels == {"root": "INFO", "pyjms_broker": "DEBUG"}
+        levels = [settings and settings.levels for settings in changed]
+        assert levels == [{"root": "INFO", "pyjms_broker": "DEBUG"}]
         broker.service.change_logging = None
         applied, pending = await broker.update(logging={})
         assert (applied, pending) == (

@@ -45,7 +45,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -125,6 +124,8 @@ class JobIndex:
 
         A file of another version is emptied and set up again.
         """
+        import sqlite3  # noqa: PLC0415 - a broker in memory opens no index before its first job
+
         if path is not None:
             create_private_file(path)
         self._connection = sqlite3.connect(
@@ -132,7 +133,7 @@ class JobIndex:
         )
         try:
             self._open()
-        except sqlite3.Error:
+        except self._connection.Error:
             self._connection.close()
             raise
 
@@ -141,7 +142,7 @@ class JobIndex:
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = NORMAL")
         if execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-            raise sqlite3.DatabaseError("the index is damaged")
+            raise self._connection.DatabaseError("the index is damaged")
         if execute("PRAGMA user_version").fetchone()[0] != _VERSION:
             tables = execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             for (name,) in tables:
@@ -359,6 +360,11 @@ class JobSchedulerStore(ABC):
     def index(self) -> JobIndex:
         """The index of the records."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are certainly no jobs, which the index need not be asked for."""
+        return False
+
     @abstractmethod
     def record(self, command: KahaCommand, *, sync: bool) -> Completion:
         """Store the command and apply it to the index; completed when written, or synced."""
@@ -444,7 +450,7 @@ class JobScheduler:
 
         Jobs are read page by page: those added or removed meanwhile may or may not be included.
         """
-        return self._store.index.jobs(self.name, start, end)
+        return iter(()) if self._store.is_empty else self._store.index.jobs(self.name, start, end)
 
 
 def rewrite_commands(entry: JobEntry, frame: bytes) -> list[KahaCommand]:
@@ -512,7 +518,7 @@ class MemoryJobSchedulerStore(JobSchedulerStore):
 
     def __init__(self) -> None:
         self._size = 0
-        self._index = JobIndex(None)
+        self._index: JobIndex | None = None
         self._frames: dict[Location, bytes] = {}
         self._numbers = itertools.count(1)
 
@@ -523,13 +529,21 @@ class MemoryJobSchedulerStore(JobSchedulerStore):
 
     @property
     def index(self) -> JobIndex:
+        if self._index is None:
+            self._index = JobIndex(None)
         return self._index
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._frames
 
     async def start(self) -> None:
         """Do nothing: there is nothing to open."""
 
     async def stop(self) -> None:
-        self.index.clear()
+        if self._index is not None:
+            self._index.close()
+            self._index = None
         self._frames.clear()
         self._size = 0
 
