@@ -48,7 +48,7 @@ _FUTURE = "from __future__ import annotations"
 _INTERPRETED = frozenset({"Enum", "IntEnum", "NamedTuple", "StrEnum", "TypedDict"})
 """Bases of classes that mypyc does not make native."""
 _BUILT_IN = frozenset({"None", "bool", "bytes", "float", "int", "str"})
-_OF_APPLICATIONS = re.compile(r"pyjms\.(?:enums|jms)\b")
+_OF_APPLICATIONS = re.compile(r"pyjms\.(?:connection\.handles|enums|jms)\b")
 """The modules whose classes applications implement, pass or call."""
 NO_WARNINGS = ("-Wno-all", "-w")
 """They alone take a quick build more time than the rest of the compiler's work."""
@@ -169,19 +169,25 @@ def _annotations_of_applications(tree: ast.Module) -> list[ast.expr]:
         if isinstance(node, ast.ImportFrom) and _OF_APPLICATIONS.match(node.module or "")
         for alias in node.names
     }
-    return [
-        argument.annotation
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-        and known.intersection(ast.unparse(base).partition(".")[0] for base in node.bases)
-        for method in node.body
-        if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and method.name[0] != "_"
-        for argument in (*method.args.args, *method.args.kwonlyargs)
-        if argument.annotation is not None
-        and known.union(_BUILT_IN).issuperset(
-            kind.partition(".")[0] for kind in ast.unparse(argument.annotation).split(" | ")
-        )
-    ]
+    bases, found = set(known), []
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        names = {re.split(r"[.\[]", ast.unparse(base), maxsplit=1)[0] for base in node.bases}
+        if not bases.intersection(names):
+            continue
+        bases.add(node.name)
+        found += [
+            argument.annotation
+            for method in node.body
+            if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and method.name[0] != "_"
+            for argument in (*method.args.args, *method.args.kwonlyargs)
+            if argument.annotation is not None
+            and known.union(_BUILT_IN).issuperset(
+                kind.partition(".")[0] for kind in ast.unparse(argument.annotation).split(" | ")
+            )
+        ]
+    return found
 
 
 def _replace(lines: list[str], node: ast.expr, text: str) -> None:

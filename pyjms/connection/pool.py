@@ -25,13 +25,8 @@ from weakref import WeakSet
 
 import anyio
 
-from pyjms.connection.caching import (
-    ConnectionHandle,
-    Forget,
-    ProducerHandle,
-    SessionHandle,
-    SharedInterruptions,
-)
+from pyjms.connection.handles import ConnectionHandle, Forget, ProducerHandle, SessionHandle
+from pyjms.connection.interruptions import SharedInterruptions
 from pyjms.enums import AcknowledgeMode, SessionMode
 from pyjms.errors import (
     ConnectionClosedException,
@@ -506,7 +501,7 @@ class PooledSession(SessionHandle[PhysicalSession]):
         on_close: Forget,
     ) -> None:
         """Use `physical`, returned to `pool` later; add temporary destinations to `temporaries`."""
-        super().__init__(physical)
+        super().__init__(physical, physical.session)
         self._pool = pool
         self._temporaries = temporaries
         self._on_close = on_close

@@ -20,6 +20,7 @@ from pyjms.jms.message import Message
 from pyjms.runtime.forwarding import DelegatedAttribute, delegate
 
 target_of = methodcaller("_target")
+_used_target_of = methodcaller("_used_target")
 _consumer_of = methodcaller("_consumer")
 
 
@@ -29,6 +30,10 @@ class DelegatingSession(Session):
     @abstractmethod
     def _target(self) -> Session:
         """Return the session to delegate to; raise if it is no longer available."""
+
+    def _used_target(self) -> Session:
+        """Return it for a call that may leave something behind in its transaction."""
+        return self._target()
 
     @property
     def transacted(self) -> bool:
@@ -62,15 +67,17 @@ class DelegatingSession(Session):
     create_consumer = delegate(Session.create_consumer, target_of)
     create_pull_consumer = delegate(Session.create_pull_consumer, target_of)
     create_durable_subscriber = delegate(Session.create_durable_subscriber, target_of)
-    create_shared_consumer = delegate(Session.create_shared_consumer, target_of)
-    create_shared_durable_consumer = delegate(Session.create_shared_durable_consumer, target_of)
-    create_browser = delegate(Session.create_browser, target_of)
+    create_shared_consumer = delegate(Session.create_shared_consumer, _used_target_of)
+    create_shared_durable_consumer = delegate(
+        Session.create_shared_durable_consumer, _used_target_of
+    )
+    create_browser = delegate(Session.create_browser, _used_target_of)
     unsubscribe = delegate(Session.unsubscribe, target_of)
     commit = delegate(Session.commit, target_of)
     rollback = delegate(Session.rollback, target_of)
     wait_for_completions: Final = delegate(Session.wait_for_completions, target_of)
     recover: Final = delegate(Session.recover, target_of)
-    add_synchronization = delegate(Session.add_synchronization, target_of)
+    add_synchronization = delegate(Session.add_synchronization, _used_target_of)
     set_local_transaction_event_listener = delegate(
         Session.set_local_transaction_event_listener, target_of
     )

@@ -16,7 +16,7 @@ from pyjms.client.policies import (
     RedeliveryPolicyMap,
 )
 from pyjms.client.producer import completion_listener_of
-from pyjms.connection.caching import TransportListening
+from pyjms.connection.interruptions import TransportListening
 from pyjms.enums import DeliveryMode, SessionMode
 from pyjms.jms import api, context, domain
 from pyjms.jms.destination import Destination, Topic

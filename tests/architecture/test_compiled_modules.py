@@ -207,6 +207,10 @@ def test_what_applications_call_accepts_arguments_of_all_types(tmp_path: Path) -
         "    def send(self, message: api.Message | None, *, priority: int = 4) -> None: ...",
         "    def dispatch(self, command: Command, size: int | Size) -> None: ...",
         "    def _send(self, priority: int) -> None: ...",
+        "",
+        "",
+        "class Derived(Producer[Command]):",
+        "    def close(self, producer: Producer, now: bool) -> None: ...",
     )
     module.write_text("\n".join(lines))
     prepare_module(module)
@@ -214,6 +218,10 @@ def test_what_applications_call_accepts_arguments_of_all_types(tmp_path: Path) -
         "def send(self, message: Any , *, priority: Any = 4) -> None: ...",
         "def dispatch(self, command: Command, size: int | Size) -> None: ...",
         "def _send(self, priority: int) -> None: ...",
+        "",
+        "@mypyc_attr(allow_interpreted_subclasses=True)",
+        "class Derived(Producer[Command]):",
+        "def close(self, producer: Producer, now: Any ) -> None: ...",
     ]
 
 

@@ -24,7 +24,7 @@ from pyjms.transport.tls import TlsOptions, accept_tls, shared_context
 from pyjms.transport.websocket import OPENWIRE_SUBPROTOCOL, HandshakePolicy, accept_websocket
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
-from pyjms_broker.connector.vm.connector import VmTransport
+from pyjms_broker.connector.vm.transport import VmTransport
 from tests.kit.accepting import accept
 from tests.kit.tls import CertificateFiles
 

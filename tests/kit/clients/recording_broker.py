@@ -34,7 +34,8 @@ from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.connector.base import TransportConnector
 from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.openwire.connection import BrokerConnection, CommandHandler
-from pyjms_broker.connector.vm.connector import VmConnector, VmTransport
+from pyjms_broker.connector.vm.connector import VmConnector
+from pyjms_broker.connector.vm.transport import VmTransport
 from pyjms_broker.network import Networks
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.service.filter_chain import ErrorBroker

@@ -32,8 +32,9 @@ from pyjms.wire.openwire.settings import WireFormatSettings
 from pyjms_broker.connector.base import ServedConnection
 from pyjms_broker.connector.vm import registry
 from pyjms_broker.connector.vm.bridge import FarEnd, run_on
-from pyjms_broker.connector.vm.connector import VmTransport, next_address, with_negotiator
+from pyjms_broker.connector.vm.connector import next_address, with_negotiator
 from pyjms_broker.connector.vm.registry import Registration
+from pyjms_broker.connector.vm.transport import VmTransport
 
 logger = get_logger(__name__)
 
