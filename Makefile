@@ -114,7 +114,7 @@ compiled: venv
 
 nightly: venv
 	$(BIN)/python -m benchmarks.compiled --quick --pythons
-	TEST_EXAMPLES=10 $(PYTEST) --every-loop -m "nightly or not ($(SERVERS))" --timeout 600
+	TEST_EXAMPLES=20 $(PYTEST) --every-loop -m "nightly or not ($(SERVERS))" --timeout 600
 
 # The documentation site in `site`, and the schemas of both YAML files. Without internet.
 docs: .venv/.docs

@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 from pyjms.testing.spark_names import run_pipeline, spark
-from tests.kit.properties import leave_out_constants_of_modules
+from tests.kit.properties import DEFAULT, examples, leave_out_constants_of_modules
 from tests.kit.runs.event_loops import LOOPS, loops_of, wait_for_events_in_one_thread
 from tests.kit.runs.few_cases import beyond
 from tests.kit.runs.parallel import (
@@ -75,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     logging.getLogger("pyjms.runtime.watchdog").setLevel(logging.ERROR)  # the machine may be busy
     # no test asserts wall-clock times, and the machine may be busy
     hypothesis.settings.register_profile(
-        "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+        "busy machine", examples(DEFAULT, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     )
     hypothesis.settings.load_profile("busy machine")
     leave_out_constants_of_modules()

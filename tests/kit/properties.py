@@ -11,6 +11,8 @@ from hypothesis.internal.constants_ast import Constants
 
 FACTOR = int(os.environ.get("TEST_EXAMPLES", "1"))
 """By how much `make nightly` multiplies the number of examples."""
+DEFAULT = 50
+"""The number of examples of tests that do not give their own."""
 
 
 def examples(number: int, **more: Any) -> settings:

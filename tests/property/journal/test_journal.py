@@ -147,7 +147,7 @@ async def goes_on(disk: Any, kind: JournalSettings, lost: list[bytes]) -> int:
 
 
 @pytest.mark.parametrize("scope", [PreallocationScope.ENTIRE_JOURNAL, PreallocationScope.NONE])
-@examples(75, suppress_health_check=[HealthCheck.too_slow])
+@examples(38, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=_STEPS)
 def test_a_crash_leaves_a_prefix_with_all_that_was_answered(
     scope: PreallocationScope, steps: list[tuple[str, int]]

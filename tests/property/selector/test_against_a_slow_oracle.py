@@ -252,7 +252,7 @@ def compiled(text: str) -> tuple[Selector | None, InvalidSelectorException | Non
         return None, error
 
 
-@examples(300)
+@examples(150)
 @given(conditions, messages)
 def test_compiled_equals_slow(node: Any, message: dict[str, object]) -> None:
     text = show(node)
@@ -267,7 +267,7 @@ def test_compiled_equals_slow(node: Any, message: dict[str, object]) -> None:
     assert selector.matches(message.get) is (expected is True)
 
 
-@examples(200)
+@examples(100)
 @given(st.text(st.sampled_from("ab()='<>+-*/%.,019eExXL \n_$\"!\\LIKENOTADR"), max_size=40))
 def test_any_text_is_a_selector_or_the_documented_error(text: str) -> None:
     selector, problem = compiled(text)
@@ -302,7 +302,7 @@ def unlimited() -> Budget:
     return Budget(properties.get, SelectorLimits(steps=10**7))
 
 
-@examples(300)
+@examples(150)
 @given(repeats, st.text("ab\n c", max_size=12))
 def test_patterns_find_what_re_finds(pattern: str, text: str) -> None:
     found = compile_pattern(pattern).search(text, unlimited())
@@ -313,7 +313,7 @@ def test_patterns_find_what_re_finds(pattern: str, text: str) -> None:
     assert everything[:1] == [m.span() for m in re.finditer(pattern, text, re.ASCII)][:1]
 
 
-@examples(150)
+@examples(75)
 @given(st.text("ab()[]{}*+?|\\^$.,-012dwxu&:is<=!", max_size=20), st.text("ab1 ", max_size=10))
 def test_any_pattern_compiles_or_raises_value_error(pattern: str, text: str) -> None:
     try:

@@ -367,5 +367,5 @@ def same(entry: IndexEntry | None, position: Position, message: ModelMessage | N
     )
 
 
-IndexMachine.TestCase.settings = examples(40, stateful_step_count=50)
+IndexMachine.TestCase.settings = examples(20, stateful_step_count=50)
 TestIndexModel = IndexMachine.TestCase

@@ -134,7 +134,7 @@ def test_portions_make_no_difference(data: bytes, size: int) -> None:
     assert repr(found) == repr(AmqpFormat(1000).receive_data(content))
 
 
-@examples(300)
+@examples(150)
 @given(st.binary(max_size=100))
 def test_noise_is_refused(data: bytes) -> None:
     for decode in (decode_value, decode_message, read_body):

@@ -24,13 +24,13 @@ from pyjms.wire.kahadb.segments import SegmentReader
 from tests.kit.properties import examples
 from tests.kit.stores.batches import SegmentCursor, encode_batch
 
-few = examples(75)
+few = examples(38)
 
 VALUES: dict[FieldKind, st.SearchStrategy[Any]] = {
     FieldKind.INT32: st.integers(-(2**31), 2**31 - 1),
     FieldKind.INT64: st.integers(-(2**63), 2**63 - 1),
     FieldKind.BOOL: st.booleans(),
-    FieldKind.STRING: st.text(st.characters(codec="utf-8"), max_size=20),
+    FieldKind.STRING: st.text(max_size=20),
     FieldKind.BYTES: st.binary(max_size=200),
 }
 
@@ -129,7 +129,7 @@ def test_random_frames_raise_the_documented_error(data: bytes) -> None:
                 decode(len(data).to_bytes(4, "big") + data)
 
 
-@examples(20)
+@examples(10)
 @given(segments)
 def test_a_segment_cut_anywhere_has_exactly_the_batches_that_are_whole(
     batches: list[list[bytes]],
@@ -144,7 +144,7 @@ def test_a_segment_cut_anywhere_has_exactly_the_batches_that_are_whole(
     assert read(bytes(data)) == batches
 
 
-@examples(20)
+@examples(10)
 @given(segments)
 def test_a_preallocated_segment_torn_anywhere_has_exactly_the_batches_that_are_whole(
     batches: list[list[bytes]],

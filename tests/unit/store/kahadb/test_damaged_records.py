@@ -127,7 +127,7 @@ def test_a_changed_record_is_applied_or_damage(
     replay = Replay(index, RecordFormat(12))
     offsets = itertools.count(1)
 
-    @examples(150)
+    @examples(75)
     @given(changed)
     def check(payload: bytes) -> None:
         try:

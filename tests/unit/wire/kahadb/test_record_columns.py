@@ -111,7 +111,7 @@ def record_rows(columns: RecordColumns) -> list[Row]:
 
 
 @given(chances, st.sampled_from((12, 12, 11, 9, 3)))
-@examples(40)
+@examples(20)
 def test_columns_are_those_of_the_commands(chance: random.Random, version: int) -> None:
     payloads = [encode_command(random_command(chance, version)) for _ in range(10)]
     batch = encode_batch(payloads)
@@ -125,7 +125,7 @@ def test_columns_are_those_of_the_commands(chance: random.Random, version: int) 
 
 
 @given(chances)
-@examples(60)
+@examples(30)
 def test_damaged_records_are_read_or_refused_alike(chance: random.Random) -> None:
     payload = encode_command(random_command(chance, 12))
     columns = columns_of()

@@ -65,7 +65,7 @@ def add(columns: MessageColumns, frame: bytes, seq: int | None = None) -> int:
 
 
 @given(chances)
-@examples(30)
+@examples(15)
 def test_columns_are_those_of_the_decoded_objects(chance: random.Random) -> None:
     columns, expected = MessageColumns(COLUMNS, ignore), []
     for number in range(10):
@@ -77,7 +77,7 @@ def test_columns_are_those_of_the_decoded_objects(chance: random.Random) -> None
 
 
 @given(chances)
-@examples(60)
+@examples(30)
 def test_damaged_bytes_are_read_or_refused_alike(chance: random.Random) -> None:
     columns = MessageColumns(COLUMNS, ignore)
     frame = bytearray(encode_message(random_message(chance)))
@@ -101,7 +101,7 @@ def test_damaged_bytes_are_read_or_refused_alike(chance: random.Random) -> None:
 
 
 @given(chances, st.sets(st.sampled_from(COLUMNS)))
-@examples(30)
+@examples(15)
 def test_chosen_columns_are_those_of_all(chance: random.Random, chosen: set[str]) -> None:
     some, every = MessageColumns(chosen, ignore), MessageColumns(COLUMNS, ignore)
     for _ in range(5):
