@@ -30,7 +30,7 @@ def send(managed: ManagedBroker, queue: str, *bodies: str, options: tuple[str, .
 
 
 def bodies(managed: ManagedBroker, queue: str) -> list[str]:
-    return pyjms("browse", queue, "--url", managed.openwire).stdout.split()  # type: ignore[no-any-return]
+    return pyjms("browse", queue, "--url", managed.openwire).stdout.split()
 
 
 @pytest.mark.fact("activemq-edges CL6")

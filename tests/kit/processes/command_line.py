@@ -3,34 +3,66 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from typer.testing import CliRunner
+from typer.main import get_command
+from typer.testing import CliRunner, Result
 
-from pyjms.cli.main import app, mount_commands, only_named
+from pyjms.cli.main import app, mount_commands
 from pyjms_broker.cli.main import app as broker_app
 
 __all__ = ["Result", "objects", "pyjms", "pyjms_broker_command"]
 
-Result = Any  # of the runner: exit_code, stdout, stderr
+NO_BROKER = {"PYJMS_PASSWORD": None, "PYJMS_USER": None, "PYJMS_URL": None}
 
-_mounted: set[str] = set()
+
+@cache
+def _pyjms() -> Any:
+    mount_commands(app)
+    return get_command(app)
+
+
+@cache
+def _pyjms_broker() -> Any:
+    return get_command(broker_app)
+
+
+def _run(
+    command: Any,
+    words: Sequence[str],
+    environment: Mapping[str, str | None],
+    stdin: str | bytes | None = None,
+) -> Result:
+    """Run a command as typer's runner does, which would make all commands again each time."""
+    runner = CliRunner()
+    with runner.isolation(stdin, environment) as (stdout, stderr, output):
+        code: object = 0
+        try:
+            command.main(words, runner.get_default_prog_name(command))
+        except SystemExit as ended:
+            code = ended.code
+            if isinstance(code, str):
+                print(code)
+                code = 1
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        assert isinstance(code, int)
+        texts = stdout.getvalue(), stderr.getvalue(), output.getvalue()
+        return Result(runner, *texts, None, code, None)
 
 
 def pyjms(*arguments: str, stdin: str | bytes | None = None, **environment: str | None) -> Result:
     """Run `pyjms ARGUMENTS`; `environment` overrides variables, None removes one."""
-    if not _mounted:
-        mount_commands(app)
-        _mounted.add("done")
-    return CliRunner(env={"PYJMS_PASSWORD": None, "PYJMS_USER": None, "PYJMS_URL": None}).invoke(
-        only_named(app, arguments), arguments, input=stdin, env=environment, catch_exceptions=False
-    )
+    return _run(_pyjms(), arguments, {**NO_BROKER, **environment}, stdin)
 
 
 def pyjms_broker_command(*arguments: object) -> Result:
     """Run `python -m pyjms_broker ARGUMENTS` in this process."""
-    words = [str(each) for each in arguments]
-    return CliRunner().invoke(only_named(broker_app, words), words)  # all: 35 ms more
+    return _run(_pyjms_broker(), [str(each) for each in arguments], {})
 
 
 def objects(result: Result) -> list[dict[str, Any]]:
