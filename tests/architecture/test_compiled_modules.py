@@ -11,13 +11,15 @@ import re
 import shutil
 import tomllib
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from config.wheel.build_hook import compiled_modules, prepare_module, repair_weak_references
-from tests.kit.source_tree import ROOT
+from tests.kit.runs.parallel import SOURCE_TREE
+from tests.kit.source_tree import ROOT, nodes, tree
+
+pytestmark = pytest.mark.xdist_group(SOURCE_TREE)
 
 HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "custom")
 CONSUMERS = frozenset(
@@ -44,21 +46,12 @@ def module_names() -> list[str]:
     return compiled_modules(ROOT, settings["modules"], settings["interpreted"])
 
 
-MODULES = module_names()
-
-
 def source_of(module: str) -> Path:
     return ROOT / module if (ROOT / module).exists() else ROOT / "broker" / module
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
-def nodes_of(module: str) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(tree_of(source_of(module))))
+MODULES = module_names()
+SOURCES = {module: source_of(module) for module in MODULES}
 
 
 def called(node: ast.Call) -> str:
@@ -70,7 +63,7 @@ def called(node: ast.Call) -> str:
 
 
 def classes_of(module: str) -> Iterator[ast.ClassDef]:
-    for node in tree_of(source_of(module)).body:
+    for node in tree(SOURCES[module]).body:
         if isinstance(node, ast.ClassDef):
             yield node
 
@@ -85,27 +78,26 @@ def base_names(node: ast.ClassDef) -> list[str]:
     return [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_generator_expressions_are_read_at_once(module: str) -> None:
+def test_generator_expressions_are_read_at_once() -> None:
     """mypyc makes a list of a generator expression before anybody asks for its first item."""
-    nodes = nodes_of(module)
     read = {
         id(argument)
-        for node in nodes
-        if isinstance(node, ast.Call) and called(node) in CONSUMERS
+        for path in SOURCES.values()
+        for node in nodes(path, ast.Call)
+        if called(node) in CONSUMERS
         for argument in node.args
-    } | {id(node.value) for node in nodes if isinstance(node, ast.Starred)}
+    } | {id(node.value) for path in SOURCES.values() for node in nodes(path, ast.Starred)}
     assert [
-        f"line {node.lineno}: write a loop, a generator or a list"
-        for node in nodes
-        if isinstance(node, ast.GeneratorExp) and id(node) not in read
+        f"{module}:{node.lineno}: write a loop, a generator or a list"
+        for module, path in SOURCES.items()
+        for node in nodes(path, ast.GeneratorExp)
+        if id(node) not in read
     ] == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_classes_can_be_compiled(module: str) -> None:
+def test_classes_can_be_compiled() -> None:
     found = []
-    for node in classes_of(module):
+    for node in [node for module in MODULES for node in classes_of(module)]:
         name, bases = node.name, base_names(node)
         if "ABC" in bases:
             found.append(
@@ -135,63 +127,55 @@ def test_classes_can_be_compiled(module: str) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_attributes_have_names_that_c_allows(module: str) -> None:
+def test_attributes_have_names_that_c_allows() -> None:
     assert [
-        f"line {node.lineno}: {node.attr}"
-        for node in nodes_of(module)
-        if isinstance(node, ast.Attribute) and node.attr[:1] == "_" and node.attr[1:] in C_NAMES
+        f"{module}:{node.lineno}: {node.attr}"
+        for module, path in SOURCES.items()
+        for node in nodes(path, ast.Attribute)
+        if node.attr[:1] == "_" and node.attr[1:] in C_NAMES
     ] == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_arguments_are_not_deleted(module: str) -> None:
+def test_arguments_are_not_deleted() -> None:
     assert [
-        f"line {node.lineno}: del {target.id}"
-        for node in nodes_of(module)
-        if isinstance(node, ast.Delete)
+        f"{module}:{node.lineno}: del {target.id}"
+        for module, path in SOURCES.items()
+        for node in nodes(path, ast.Delete)
         for target in node.targets
         if isinstance(target, ast.Name)
     ] == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_coroutines_do_not_wait_while_they_handle_an_error(module: str) -> None:
+def test_coroutines_do_not_wait_while_they_handle_an_error() -> None:
     """The error is in the state of the thread, where other tasks replace it during the wait."""
     waits = (ast.Await, ast.AsyncWith, ast.AsyncFor, ast.Yield, ast.YieldFrom)
-    handling = [
-        statement
-        for node in nodes_of(module)
-        for statement in (
-            node.finalbody
-            if isinstance(node, ast.Try)
-            else node.body
-            if isinstance(node, ast.ExceptHandler)
-            else [node]
-            if isinstance(node, ast.AsyncWith)
-            else []
-        )
-    ]
     assert [
-        f"line {statement.lineno}: see pyjms.runtime.event_loop.with_cleanup"
-        for statement in handling
+        f"{module}:{statement.lineno}: see pyjms.runtime.event_loop.with_cleanup"
+        for module, path in SOURCES.items()
+        for statement in (
+            *(each for node in nodes(path, ast.Try) for each in node.finalbody),
+            *(each for node in nodes(path, ast.ExceptHandler) for each in node.body),
+            *nodes(path, ast.AsyncWith),
+        )
         if any(isinstance(each, waits) for each in ast.walk(statement))
     ] == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_modules_are_prepared_without_another_line(module: str, tmp_path: Path) -> None:
+def test_modules_are_prepared_without_another_line(tmp_path: Path) -> None:
     copied = tmp_path / "module.py"
-    shutil.copy(source_of(module), copied)
-    lines = copied.read_text(encoding="utf-8").count("\n")
-    prepare_module(copied)
-    prepared = copied.read_text(encoding="utf-8")
-    assert prepared.count("\n") == lines
-    assert [
-        node.lineno
-        for node in ast.walk(ast.parse(prepared))
-        if isinstance(node, ast.Raise) and node.cause is not None
-    ] == []
+    found = []
+    for module, path in SOURCES.items():
+        shutil.copy(path, copied)
+        prepare_module(copied)
+        prepared = copied.read_text(encoding="utf-8")
+        if prepared.count("\n") != path.read_text(encoding="utf-8").count("\n"):
+            found.append(f"{module}: has another number of lines")
+        found += [
+            f"{module}:{node.lineno}: raises from an error"
+            for node in ast.walk(ast.parse(prepared))
+            if isinstance(node, ast.Raise) and node.cause is not None
+        ]
+    assert found == []
 
 
 def test_what_applications_call_accepts_arguments_of_all_types(tmp_path: Path) -> None:
@@ -250,7 +234,7 @@ ANY_KIND = {"pyjms/sync/portal.py"}
 
 def weakly_referenced(path: Path) -> Iterator[tuple[int, set[str]]]:
     """Yield lines and the names of the classes whose objects are referred to weakly there."""
-    for node in ast.walk(tree_of(path)):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             modules = {each.name for each in node.names} | {getattr(node, "module", None)}
             names = {each.name for each in node.names}
@@ -305,7 +289,7 @@ module___Kind_dealloc(module___KindObject *self)
 def interpreted_files_that_extend(names: Iterable[str]) -> list[Path]:
     """Return those with classes that extend others of these names; no others are parsed."""
     extends = re.compile(rf"^class \w+\([^)]*\b(?:{'|'.join(sorted(names))})\b", re.MULTILINE)
-    compiled = {source_of(module) for module in MODULES}
+    compiled = set(SOURCES.values())
     return [
         path
         for folder in ("pyjms", "broker", "tests", "examples")
@@ -325,7 +309,7 @@ def test_no_interpreted_class_extends_a_compiled_protocol() -> None:
     assert [
         f"{path.relative_to(ROOT)}: {node.name}"
         for path in interpreted_files_that_extend(protocols)
-        for node in tree_of(path).body
+        for node in tree(path).body
         if isinstance(node, ast.ClassDef) and protocols.intersection(base_names(node))
     ] == []
 
@@ -353,7 +337,7 @@ def imported_classes(path: Path) -> dict[str, tuple[str, str]]:
     """Return what `path` imports from compiled modules: module and name by the local name."""
     return {
         alias.asname or alias.name: (module, alias.name)
-        for node in ast.walk(tree_of(path))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.ImportFrom) and node.module is not None
         for module in [node.module.replace(".", "/") + ".py"]
         if module in MODULES
@@ -369,7 +353,7 @@ def test_interpreted_classes_do_not_replace_attributes_of_compiled_ones() -> Non
     def collect(key: tuple[str, str]) -> set[str]:
         if key not in kept:
             kept[key] = attributes_of(classes[key])
-            known = imported_classes(source_of(key[0]))
+            known = imported_classes(SOURCES[key[0]])
             for base in base_names(classes[key]):
                 parent = known.get(base, (key[0], base))
                 if parent in classes:
@@ -379,7 +363,7 @@ def test_interpreted_classes_do_not_replace_attributes_of_compiled_ones() -> Non
     found = []
     for path in interpreted_files_that_extend({name for _, name in classes}):
         known = imported_classes(path)
-        for node in tree_of(path).body:
+        for node in tree(path).body:
             if not isinstance(node, ast.ClassDef):
                 continue
             own = {
