@@ -22,7 +22,6 @@ from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, JMSException, nearest_name
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
 from pyjms.listener.call_limits import check_call_limits
-from pyjms.listener.concurrency import invalid_concurrency, parse_concurrency
 from pyjms.listener.decorators import JmsListenerMark
 from pyjms.listener.endpoint import (
     JmsListenerEndpoint,
@@ -30,7 +29,12 @@ from pyjms.listener.endpoint import (
     client_id_of,
 )
 from pyjms.listener.handler import returns_nothing
-from pyjms.listener.properties import batches_can_be_acknowledged, check_batches
+from pyjms.listener.properties import (
+    batches_can_be_acknowledged,
+    check_batches,
+    invalid_concurrency,
+    parse_concurrency,
+)
 from pyjms.runtime.logging import get_logger
 from pyjms.selector import selector_or_none
 from pyjms.settings import PyjmsSettings

@@ -40,7 +40,6 @@ from anyio.lowlevel import checkpoint
 from pyjms.enums import CacheLevel
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api import ConnectionFactory, Session
-from pyjms.listener.concurrency import check_range
 from pyjms.listener.container import (
     PATIENCE,
     THREAD_JOIN,
@@ -51,7 +50,7 @@ from pyjms.listener.container import (
 from pyjms.listener.delivery import Delivery
 from pyjms.listener.error_handling import is_misconfiguration, prevents_startup
 from pyjms.listener.invoker_pool import InvokerPool
-from pyjms.listener.properties import DefaultContainerProperties, DefaultOptions
+from pyjms.listener.properties import DefaultContainerProperties, DefaultOptions, check_range
 from pyjms.listener.recovery import Recovery
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger

@@ -7,6 +7,7 @@ only DefaultMessageListenerContainer has. Names and defaults are Spring's; durat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
@@ -17,7 +18,6 @@ from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, check_factory
 from pyjms.jms.destination import Destination
 from pyjms.listener.call_limits import CallTimeout, RateLimit, check_call_limits
-from pyjms.listener.concurrency import one_or_more, parse_concurrency
 from pyjms.listener.message_listener import ListenerCall, OnMessage, listener_name
 from pyjms.listener.outages import Outages, leave_losses_to_recovery
 from pyjms.listener.reply import ReplySender
@@ -45,6 +45,43 @@ if TYPE_CHECKING:
 def batches_can_be_acknowledged(*, transacted: bool, mode: SessionMode | str) -> bool:
     """Return whether the messages of a batch are acknowledged together, after its handling."""
     return transacted or mode in (AcknowledgeMode.CLIENT, "CLIENT_ACKNOWLEDGE")
+
+
+def one_or_more(name: str, value: int) -> int:
+    """Return `value` if it is 1 or more."""
+    if value < 1:
+        raise ValueError(f"'{name}' value must be at least 1 (one): {value}")
+    return value
+
+
+def parse_concurrency(text: str) -> tuple[int | None, int]:
+    """Return `(lower, upper)` of "3-5", a range, and `(None, 5)` of "5", its upper end."""
+    match = re.fullmatch(r"\s*(?:(\d+)\s*-\s*)?(\d+)\s*", text)
+    if match is None:
+        raise invalid_concurrency(text)
+    lower, upper = match.groups()
+    return (None if lower is None else int(lower)), int(upper)
+
+
+def check_range(lower: int, upper: int | None, *, durable: bool) -> int:
+    """Return the largest number of consumers, `lower` if `upper` is None."""
+    most = lower if upper is None else upper
+    if not 1 <= lower <= most:
+        raise ValueError(f"Consumers: {lower} to {most} is not a range; write 1 <= lower <= upper")
+    if durable and most > 1:
+        raise ValueError(
+            f"A durable subscription has one consumer, not {most}; the queue of a "
+            "virtual topic (Consumer.NAME.VirtualTopic.X) can have any number"
+        )
+    return most
+
+
+def invalid_concurrency(text: str) -> ValueError:
+    """Return the error for a text that is not a number of consumers."""
+    return ValueError(
+        f'Invalid concurrency {text!r}: write the maximum ("5") or the range ("3-5") of '
+        "consumers, 1 or more"
+    )
 
 
 def check_batches(size: int | None, timeout: float | None, prefetch: object) -> None:

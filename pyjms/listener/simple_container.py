@@ -14,7 +14,6 @@ import anyio
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.message import Message
-from pyjms.listener.concurrency import check_range, one_or_more, parse_concurrency
 from pyjms.listener.container import (
     PATIENCE,
     THREAD_JOIN,
@@ -23,7 +22,7 @@ from pyjms.listener.container import (
 )
 from pyjms.listener.delivery import Delivery, log_abandoned
 from pyjms.listener.error_handling import handle_exception
-from pyjms.listener.properties import ContainerOptions
+from pyjms.listener.properties import ContainerOptions, check_range, one_or_more, parse_concurrency
 from pyjms.listener.task_executor import AsyncTaskExecutor
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.event_loop import BackgroundTask, end_tasks, spawn
