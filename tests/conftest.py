@@ -142,6 +142,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileOrGroupS
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Run after pytest has written down what failed."""
     name_failed_without_groups(session.config)
+    # pytest collects garbage five times at the end, each time among all that is left: once is enough
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

@@ -279,7 +279,7 @@ def test_silent_connections_do_not_hinder_others(broker: BrokerProcess) -> None:
         broker.check_alive()
 
 
-@pytest.mark.parametrize(("kind", "most"), [("keep alive", 12), ("recover", 96)])
+@pytest.mark.parametrize(("kind", "most"), [("keep alive", 4), ("recover", 96)])
 def test_a_client_that_never_reads_does_not_harm_the_broker(
     broker: BrokerProcess, kind: str, most: int
 ) -> None:

@@ -108,6 +108,7 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+@pytest.mark.usefixtures("young_garbage")
 @pytest.mark.filterwarnings("error::ResourceWarning")
 @pytest.mark.parametrize("options", ["", "&backup=true&priorityBackup=true"], ids=["one", "backup"])
 @pytest.mark.parametrize("how", ["cancelled", "stopped", "stop cancelled"])
@@ -141,7 +142,7 @@ async def test_a_transport_that_is_stopped_at_an_odd_moment_leaves_nothing(
             turns += 1
         await until(lambda: client_tasks() == [])
         await until(lambda: descriptors() <= (before or 0))
-        gc.collect()
+        gc.collect(0)
 
 
 async def start_quietly(transport: RequestTransport, has_started: anyio.Event) -> None:

@@ -134,6 +134,7 @@ async def test_temporary_destinations_count_until_they_are_deleted(connect: Conn
     await client.consumer(Queue("q"))
 
 
+@pytest.mark.usefixtures("young_garbage")
 async def test_a_temporary_queue_with_its_consumer_takes_5_kb(
     raw_client: Callable[..., RawClient],
 ) -> None:
@@ -147,7 +148,7 @@ async def test_a_temporary_queue_with_its_consumer_takes_5_kb(
                 await client.request(DestinationInfo(client.connection_id, TemporaryQueue(name), 0))
                 await client.consumer(TemporaryQueue(name))
             client.commands.clear()
-            gc.collect()
+            gc.collect(0)
             return tracemalloc.get_traced_memory()[0]
 
         numbers = itertools.count(1)

@@ -133,6 +133,7 @@ async def test_numbers_of_other_classes_are_numbers(client: Client) -> None:
     assert await consumer.receive(half) is None
 
 
+@pytest.mark.usefixtures("young_garbage")
 async def test_objects_of_a_client_may_be_referenced_weakly(client: Client) -> None:
     connection = await client.connect()
     session = await connection.create_session()
@@ -142,7 +143,7 @@ async def test_objects_of_a_client_may_be_referenced_weakly(client: Client) -> N
     assert [each() for each in known] == [session, producer, consumer]
     await session.close()
     del session, producer, consumer
-    gc.collect()
+    gc.collect(0)
     assert [each() for each in known] == [None, None, None]
 
 
