@@ -145,10 +145,12 @@ class JobIndex:
             raise self._connection.DatabaseError("the index is damaged")
         if execute("PRAGMA user_version").fetchone()[0] != _VERSION:
             tables = execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            execute("BEGIN")
             for (name,) in tables:
                 execute(f'DROP TABLE "{name}"')
             for statement in _CREATE:
                 execute(statement)
+            execute("COMMIT")
         execute("BEGIN")
 
     @property
