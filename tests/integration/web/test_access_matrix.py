@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import httpx
 import pytest
@@ -58,13 +57,14 @@ MESSAGE_ROLES = {
 """Users of /api/message, with their rights: to read, to write, to create."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"  # uvicorn has no other
 
 
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[WebBroker]:
+@pytest.fixture(scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WebBroker]:
+    tmp_path = tmp_path_factory.mktemp("matrix")
     file = tmp_path / "broker.yaml"
     file.write_text(f"{SITE}data_directory: {tmp_path}\n", encoding="utf-8")
     service = BrokerService.from_settings(load_broker_settings(file, environ={}))
@@ -72,7 +72,7 @@ async def site(tmp_path: Path) -> AsyncIterator[WebBroker]:
         yield WebBroker(service)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def clients(site: WebBroker) -> AsyncIterator[dict[str, httpx.AsyncClient]]:
     async with AsyncExitStack() as stack:
         yield {
