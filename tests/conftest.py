@@ -24,6 +24,8 @@ from tests.kit.runs.parallel import (
     name_failed_without_groups,
     not_grouped,
     outside_of_server_folders,
+    restore,
+    shorten,
 )
 from tests.kit.runs.plain_logs import format_logs_plainly
 from tests.kit.runs.python_versions import one_version_each
@@ -136,6 +138,16 @@ def _leave_out(
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileOrGroupScheduling | None:
     by_group = config.getvalue("dist") == "loadgroup"
     return FileOrGroupScheduling(config, log) if by_group else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_to_serializable(report: object) -> dict[str, Any] | None:
+    return shorten(report)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_from_serializable(data: dict[str, Any]) -> pytest.TestReport | None:
+    return restore(data)
 
 
 @pytest.hookimpl(trylast=True)

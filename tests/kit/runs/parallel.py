@@ -11,6 +11,8 @@ last runs alone, while the other workers have nothing left to do.
 Every worker collects all tests. The first to import a test module rewrites its assertions, for the
 others, too, so each begins with other folders (`each_with_other_folders`).
 
+A report of a phase that passed is sent without what nobody reads of it (`shorten`).
+
 No worker follows one that has ended (`--max-worker-restart 0`), so `count_reruns_here` spares each
 test the question how often another worker has run it.
 """
@@ -49,6 +51,11 @@ TWO_WAY_STORES: Final = "two-way stores"
 SPARK_GROUPS: Final = frozenset(
     {SPARK_SESSION, SPARK_SESSION_ELSEWHERE, SPARK_DRIVERS, SPARK_CLUSTER}
 )
+SENT: Final = ("nodeid", "location", "when", "duration", "start", "stop")
+"""The fields of short reports."""
+REPORT_TYPE: Final = "$report_type"
+"""A key of all others (the hook `pytest_report_to_serializable`)."""
+
 APART: Final = frozenset({"data", "kit"})
 """Folders without tests."""
 
@@ -254,6 +261,28 @@ def count_reruns_here(config: pytest.Config) -> None:
     if plugin.option.maxworkerrestart == "0":
         plugin.failures_db.sock.close()
         plugin.failures_db = StatusDB()
+
+
+def shorten(report: object) -> dict[str, Any] | None:
+    """Return what a worker sends of a report that says only that a phase of a test has passed.
+
+    Each test has three. Their keywords, all names and marks of the test, are most of them, and a
+    fifth of what a test without content costs its worker and the controller.
+    """
+    is_short = (
+        isinstance(report, pytest.TestReport)
+        and report.passed
+        and not (report.sections or report.user_properties or hasattr(report, "wasxfail"))
+    )
+    return {name: getattr(report, name) for name in SENT} if is_short else None
+
+
+def restore(sent: dict[str, Any]) -> pytest.TestReport | None:
+    """Return the report that was sent so, if it was."""
+    if REPORT_TYPE in sent:
+        return None
+    fields = {name: sent[name] for name in SENT}
+    return pytest.TestReport(**fields, keywords={}, outcome="passed", longrepr=None)
 
 
 def outside_of_server_folders(items: Iterable[pytest.Item]) -> list[str]:
