@@ -45,6 +45,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("loop", LOOPS if every else loops_of(metafunc.definition.nodeid))
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a long text by its beginning: some have 100,000 characters, and workers send names."""
+    return f"{val[:40]!r}..." if isinstance(val, str | bytes) and len(val) > 400 else None
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-loop",
