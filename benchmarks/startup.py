@@ -13,7 +13,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 
@@ -97,11 +96,8 @@ def embedded_ms(which: int, *, again: bool) -> float:
     return float(last.split()[which])
 
 
-_byte_code = tempfile.TemporaryDirectory(prefix="pyjms-startup-")
-
-
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPYCACHEPREFIX": _byte_code.name}
+    environment = os.environ.copy()
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.run(
         [sys.executable, *arguments], check=True, capture_output=True, text=True, env=environment

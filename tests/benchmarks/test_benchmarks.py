@@ -6,7 +6,6 @@ import cProfile
 import gc
 import importlib
 import json
-import subprocess
 import sys
 from abc import ABCMeta
 from pathlib import Path
@@ -16,19 +15,14 @@ import pytest
 from benchmarks import codec, compiled, growth, profile_layers, queue, scale, startup
 from pyjms.jms.api import Closeable
 from pyjms.wire.openwire.settings import WireFormatSettings
+from tests.kit.processes.forked_python import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_module(name: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", name, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=True,
-    )
+    done = run_python("-m", name, *arguments, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

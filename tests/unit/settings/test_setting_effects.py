@@ -507,8 +507,14 @@ def test_certificates_for_a_url_without_encryption_are_refused(
         application_of({"activemq.broker_url": url, "activemq.tls.trust_store": "ca.pem"}, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> JmsApplication:
+    """An application without the key."""
+    return application_of({}, tmp_path_factory.mktemp("plain"))
+
+
 @pytest.mark.parametrize("key", sorted(EFFECTS))
-async def test_a_key_has_an_effect(key: str, tmp_path: Path) -> None:
+async def test_a_key_has_an_effect(key: str, tmp_path: Path, plain: JmsApplication) -> None:
     value, probe = EFFECTS[key]
     others = WITH.get(key, {})
     if key in SCHEDULES:
@@ -516,5 +522,5 @@ async def test_a_key_has_an_effect(key: str, tmp_path: Path) -> None:
             Schedule(cron="* * * * *"),
         ]
         return
-    without = probe(application_of(others, tmp_path))
+    without = probe(application_of(others, tmp_path) if others else plain)
     assert probe(application_of({**others, key: value}, tmp_path)) != without

@@ -140,14 +140,16 @@ def test_a_record_is_a_row_with_its_message(write_segment: WriteSegment) -> None
     assert removed["offset"] - added["offset"] == added["size"]
 
 
-def test_slices_share_the_records_out_once_each(write_segment: WriteSegment) -> None:
-    folder = write_segment(1, [[add(n) for n in range(b, b + 7)] for b in range(0, 140, 7)])
+@pytest.mark.parametrize(("size", "count"), [(1, 14), (100, 140), (333, 140), (5000, 140)])
+def test_slices_share_the_records_out_once_each(
+    write_segment: WriteSegment, size: int, count: int
+) -> None:
+    folder = write_segment(1, [[add(n) for n in range(b, b + 7)] for b in range(0, count, 7)])
     whole = [row["message_id"] for row in rows(folder)]
-    assert len(whole) == 140
-    for size in (1, 100, 333, 5000):
-        parts = slices(segments([str(folder)]), size)
-        seen = [record.location for part in parts for record in read_slice(part)]
-        assert len(seen) == len(set(seen)) == 140, size
+    assert len(whole) == count
+    parts = slices(segments([str(folder)]), size)
+    seen = [record.location for part in parts for record in read_slice(part)]
+    assert len(seen) == len(set(seen)) == count
 
 
 def test_what_is_torn_is_passed_over_and_noted(write_segment: WriteSegment) -> None:
