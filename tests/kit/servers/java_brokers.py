@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -98,14 +99,23 @@ def activemq_command(java_program: JavaProgram) -> list[str]:
     return java_program(KILLING_ACTIVEMQ)
 
 
+@contextmanager
+def run_killing_activemq(command: list[str], folder: Path) -> Iterator[JavaBroker]:
+    """Run an ActiveMQ 5.17.2 that kills a process at a named commit, and can be killed itself."""
+    settings = {"segment": str(SEGMENT_SIZE)}
+    broker = JavaBroker("activemq", [*command, "KillingBroker"], folder, settings)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.end()
+
+
 @pytest.fixture(name="broker")
 def killing_activemq(activemq_command: list[str], tmp_path: Path) -> Iterator[JavaBroker]:
-    """An ActiveMQ 5.17.2 that kills a process at a named commit, and can be killed itself."""
-    command = [*activemq_command, "KillingBroker"]
-    broker = JavaBroker("activemq", command, tmp_path, {"segment": str(SEGMENT_SIZE)})
-    broker.start()
-    yield broker
-    broker.end()
+    """A broker of `run_killing_activemq` for one test."""
+    with run_killing_activemq(activemq_command, tmp_path) as broker:
+        yield broker
 
 
 @pytest.fixture(name="run_killed")

@@ -8,14 +8,16 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kit.servers.java_brokers import JavaBroker
+from tests.kit.servers.java_brokers import run_killing_activemq
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(300)]
 
@@ -32,22 +34,26 @@ class Filled(NamedTuple):
     archived: int
 
 
-@pytest.fixture(params=["running", "stopped", "killed"])
+@pytest.fixture(scope="module", params=["running", "stopped", "killed"])
 def filled(
-    request: pytest.FixtureRequest, broker: JavaBroker, activemq_command: list[str]
-) -> Filled:
-    done = subprocess.run(
-        [*activemq_command, "JournalFiller", broker.url],
-        capture_output=True, text=True, timeout=120, check=False, encoding="utf-8",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    archive = broker.data / "kahadb" / "data-archive"
-    while not list(archive.glob("db-*.log")):  # it tidies up every second
-        assert broker.child.poll() is None
-    if request.param != "running":
-        getattr(broker, request.param.removesuffix("ped").removesuffix("ed"))()
-    sent = [json.loads(line) for line in done.stdout.splitlines()]
-    return Filled(broker.data, sent, len(list(archive.glob("db-*.log"))))
+    request: pytest.FixtureRequest,
+    activemq_command: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Filled]:
+    with run_killing_activemq(activemq_command, tmp_path_factory.mktemp("journal")) as broker:
+        done = subprocess.run(
+            [*activemq_command, "JournalFiller", broker.url],
+            capture_output=True, text=True, timeout=120, check=False, encoding="utf-8",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        archive = broker.data / "kahadb" / "data-archive"
+        while not list(archive.glob("db-*.log")):  # it tidies up every second
+            assert broker.child.poll() is None
+            time.sleep(0.05)
+        if request.param != "running":
+            getattr(broker, request.param.removesuffix("ped").removesuffix("ed"))()
+        sent = [json.loads(line) for line in done.stdout.splitlines()]
+        yield Filled(broker.data, sent, len(list(archive.glob("db-*.log"))))
 
 
 def plain(row: Any) -> dict[str, Any]:
