@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from pyjms.cli.main import only_named
 from pyjms_broker.cli.main import app
 
 
@@ -12,7 +13,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     if not arguments or arguments[0].startswith("-"):
         arguments = ["start", *arguments]
-    app(arguments, prog_name="python -m pyjms_broker")
+    only_named(app, arguments)(arguments, prog_name="python -m pyjms_broker")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
@@ -89,15 +89,27 @@ GROUP: Final = "pyjms.cli"
 
 
 _OWN: Final = {
-    "pipeline": "pipeline:pipeline_app",
-    "outbox": "message_commands:outbox_app",
-    "send": "message_commands:send",
-    "receive": "message_commands:receive",
-    "browse": "message_commands:browse",
-    "redrive": "message_commands:redrive",
-    "replay": "replay:replay",
+    "pipeline": "pyjms.cli.pipeline:pipeline_app",
+    "outbox": "pyjms.cli.message_commands:outbox_app",
+    "send": "pyjms.cli.message_commands:send",
+    "receive": "pyjms.cli.message_commands:receive",
+    "browse": "pyjms.cli.message_commands:browse",
+    "redrive": "pyjms.cli.message_commands:redrive",
+    "replay": "pyjms.cli.replay:replay",
 }
-"""Commands and groups in other modules of this package, which the others do not need."""
+
+
+class CommandGroup(typer.Typer):
+    """A group whose commands and groups are in modules that the others do not need.
+
+    Args:
+        elsewhere: `MODULE:NAME` by name, as the value of an entry point.
+        options: those of typer.
+    """
+
+    def __init__(self, elsewhere: Mapping[str, str], **options: Any) -> None:
+        super().__init__(**options)
+        self.elsewhere = elsewhere
 
 
 def mount_commands(
@@ -109,16 +121,31 @@ def mount_commands(
     others would take a long-running command's memory. A name that `app` or another distribution
     already has is skipped, with a warning in the log.
     """
-    own: list[EntryPoint] = []
-    if installed is None:
-        installed = cast(EntryPoints, entry_points())
-        own = [EntryPoint(name, f"{__package__}.{at}", GROUP) for name, at in _OWN.items()]
-    names = {*_names_of(app), *_OWN, *installed.select(group=GROUP).names}
+    installed = cast(EntryPoints, entry_points()) if installed is None else installed
+    names = {*_names_of(app), *installed.select(group=GROUP).names}
     wanted = words[0] if words and words[0] in names else None
-    for entry in own:
-        if wanted in {None, entry.name} and entry.name not in _names_of(app):
-            _add(app, entry)
     _mount(app, GROUP, installed, wanted)
+    _import_commands(app, words)
+
+
+def _import_commands(app: typer.Typer, words: Sequence[str]) -> None:
+    """Import the command that `words` name from its module; if they name none, all of them."""
+    is_named = bool(words) and words[0] in _names_of(app)
+    here = {*map(_name_of, app.registered_commands), *(each.name for each in app.registered_groups)}
+    for name, value in _elsewhere(app).items():
+        if name not in here and (not is_named or name == words[0]):
+            _add(app, EntryPoint(name, value, GROUP))
+    for group in app.registered_groups:
+        if group.typer_instance is None:
+            continue
+        if is_named and group.name == words[0]:
+            _import_commands(group.typer_instance, words[1:])
+        elif not is_named and list(words) != ["--help"]:
+            _import_commands(group.typer_instance, ())
+
+
+def _elsewhere(app: typer.Typer) -> Mapping[str, str]:
+    return app.elsewhere if isinstance(app, CommandGroup) else {}
 
 
 def only_named(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
@@ -128,6 +155,7 @@ def only_named(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
     commands. Help lists the groups without their commands. Where the words name no command, as
     for completion, all remain.
     """
+    _import_commands(app, words)
     if list(words) == ["--help"]:
         listed = [
             _with(each, each.typer_instance and _only(each.typer_instance, [], []))
@@ -186,6 +214,8 @@ def _add(app: typer.Typer, entry: EntryPoint) -> None:
         return
     if isinstance(command, typer.Typer):
         app.add_typer(command, name=entry.name)
+    elif isinstance(command, CommandInfo):
+        app.registered_commands.append(command)
     elif inspect.isroutine(command):
         app.command(entry.name)(command)
     else:
@@ -218,7 +248,7 @@ def _distribution(entry: EntryPoint) -> str:
 def _names_of(app: typer.Typer) -> list[str]:
     commands = [_name_of(info) for info in app.registered_commands]
     groups = [info.name for info in app.registered_groups if info.name]
-    return [*commands, *groups]
+    return [*commands, *groups, *_elsewhere(app)]
 
 
 def _name_of(command: CommandInfo) -> str:
@@ -227,7 +257,8 @@ def _name_of(command: CommandInfo) -> str:
     return command.name or own
 
 
-app: Final = typer.Typer(
+app: Final = CommandGroup(
+    _OWN,
     name="pyjms",
     help="Declarative messaging: run listeners and pipelines, send and receive, run a broker.",
     no_args_is_help=True,

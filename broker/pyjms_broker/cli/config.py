@@ -21,6 +21,7 @@ import typer
 from pyjms.cli.terminal import ExitCode, one_line_errors, plural
 from pyjms.configuration.encryption import Algorithm
 from pyjms.errors import ConfigurationException
+from pyjms_broker.cli.main import Define, Properties
 
 if TYPE_CHECKING:
     from pyjms_broker.conversion import Conversion
@@ -30,19 +31,6 @@ app = typer.Typer(
     help="Show the keys of broker.yaml, check it, and convert ActiveMQ's.",
     no_args_is_help=True,
 )
-Define = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-D",
-        "--define",
-        metavar="NAME=VALUE",
-        help="Value of the placeholder ${NAME} in ActiveMQ's files.",
-    ),
-]
-Properties = Annotated[
-    list[Path] | None,
-    typer.Option("--properties", help="Properties file with values of ${NAME}; -D overrides it."),
-]
 
 
 @app.command()

@@ -1,61 +1,76 @@
-"""The typer application that is mounted as `pyjms broker` (entry-point group `pyjms.cli`).
+"""The commands of `pyjms broker` (entry-point group `pyjms.cli`).
 
-Each command imports its modules when it runs, so that the help is fast.
+Each command imports its modules when it runs, so that the help is fast; and `start` does without
+the modules of the others.
 """
 
 from __future__ import annotations
 
 import gc
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from pyjms.cli.main import CommandGroup
 from pyjms.runtime.logging import LogFormat
-from pyjms_broker.cli import config as config_commands
-from pyjms_broker.cli import jobs, journal, transfer
-from pyjms_broker.cli.config import create, decrypt, encrypt, passwd
-from pyjms_broker.cli.doctor import doctor
-from pyjms_broker.cli.management import brokers, clients
-from pyjms_broker.cli.management import queues as changes
-from pyjms_broker.cli.management.queues import retry
-from pyjms_broker.cli.management.status import history, status
-from pyjms_broker.cli.messages import browse, consumer, producer
 
-app = typer.Typer(name="broker", help="The bundled message broker.", no_args_is_help=True)
-app.add_typer(journal.app)
-app.add_typer(jobs.app)
-app.add_typer(config_commands.app)
-for group in (changes.queue, clients.connections, clients.consumers, clients.subscriptions):
-    app.add_typer(group)
-app.command("export")(transfer.export_messages)
-app.command("import")(transfer.import_messages)
-app.command("passwd")(passwd)
-app.command("create")(create)
-app.command("encrypt")(encrypt)
-app.command("decrypt")(decrypt)
-app.command("list")(brokers.list_)
-app.command(cls=brokers.QueryCommand)(brokers.query)
-for command in (
-    doctor,
-    status,
-    brokers.why,
-    brokers.trace,
-    history,
-    brokers.stop,
-    brokers.restart,
-    brokers.bstat,
-    brokers.dstat,
-    brokers.top,
-    changes.purge,
-    changes.move,
-    changes.dead_letters,
-    retry,
-    browse,
-    producer,
-    consumer,
-):
-    app.command()(command)
+_CLI: Final = "pyjms_broker.cli"
+_MANAGEMENT: Final = f"{_CLI}.management"
+
+app = CommandGroup(
+    {
+        "journal": f"{_CLI}.journal:app",
+        "jobs": f"{_CLI}.jobs:app",
+        "config": f"{_CLI}.config:app",
+        "queue": f"{_MANAGEMENT}.queues:queue",
+        "connections": f"{_MANAGEMENT}.clients:connections",
+        "consumers": f"{_MANAGEMENT}.clients:consumers",
+        "subscriptions": f"{_MANAGEMENT}.clients:subscriptions",
+        "export": f"{_CLI}.transfer:export_messages",
+        "import": f"{_CLI}.transfer:import_messages",
+        "passwd": f"{_CLI}.config:passwd",
+        "create": f"{_CLI}.config:create",
+        "encrypt": f"{_CLI}.config:encrypt",
+        "decrypt": f"{_CLI}.config:decrypt",
+        "list": f"{_MANAGEMENT}.brokers:list_",
+        "query": f"{_MANAGEMENT}.brokers:query_command",
+        "doctor": f"{_CLI}.doctor:doctor",
+        "status": f"{_MANAGEMENT}.status:status",
+        "why": f"{_MANAGEMENT}.brokers:why",
+        "trace": f"{_MANAGEMENT}.brokers:trace",
+        "history": f"{_MANAGEMENT}.status:history",
+        "stop": f"{_MANAGEMENT}.brokers:stop",
+        "restart": f"{_MANAGEMENT}.brokers:restart",
+        "bstat": f"{_MANAGEMENT}.brokers:bstat",
+        "dstat": f"{_MANAGEMENT}.brokers:dstat",
+        "top": f"{_MANAGEMENT}.brokers:top",
+        "purge": f"{_MANAGEMENT}.queues:purge",
+        "move": f"{_MANAGEMENT}.queues:move",
+        "dead-letters": f"{_MANAGEMENT}.queues:dead_letters",
+        "retry": f"{_MANAGEMENT}.queues:retry",
+        "browse": f"{_CLI}.messages:browse",
+        "producer": f"{_CLI}.messages:producer",
+        "consumer": f"{_CLI}.messages:consumer",
+    },
+    name="broker",
+    help="The bundled message broker.",
+    no_args_is_help=True,
+)
+
+Define = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-D",
+        "--define",
+        metavar="NAME=VALUE",
+        help="Value of the placeholder ${NAME} in ActiveMQ's files.",
+    ),
+]
+Properties = Annotated[
+    list[Path] | None,
+    typer.Option("--properties", help="Properties file with values of ${NAME}; -D overrides it."),
+]
 
 
 @app.callback()
@@ -98,8 +113,8 @@ def start(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="The broker's name.")] = None,
-    define: config_commands.Define = None,
-    properties: config_commands.Properties = None,
+    define: Define = None,
+    properties: Properties = None,
     ignore_unsupported: Annotated[
         bool,
         typer.Option(

@@ -11,7 +11,7 @@ from typing import Any
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from pyjms.cli.main import app, mount_commands
+from pyjms.cli.main import app, mount_commands, only_named
 from pyjms_broker.cli.main import app as broker_app
 
 __all__ = ["Result", "objects", "pyjms", "pyjms_broker_command"]
@@ -27,7 +27,7 @@ def _pyjms() -> Any:
 
 @cache
 def _pyjms_broker() -> Any:
-    return get_command(broker_app)
+    return get_command(only_named(broker_app, ()))
 
 
 def _run(

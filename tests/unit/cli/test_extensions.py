@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pyjms.cli.main import mount_commands, only_named
+from pyjms.cli.main import CommandGroup, mount_commands, only_named
 from pyjms.errors import ConfigurationException
 
 
@@ -155,3 +155,38 @@ def test_only_the_command_that_the_words_name_is_built(
         assert inner.registered_commands == []
         assert "Nested." in run(named, "--help").output
     assert len(app.registered_commands) == len(app.registered_groups) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "commands"),
+    [
+        (["group", "hello"], ["group"]),
+        (["hello"], ["hello"]),
+        (["--help"], ["group", "hello", "missing"]),
+        ([], ["group", "hello", "missing"]),
+    ],
+)
+def test_of_the_commands_in_other_modules_only_the_named_one_is_imported(
+    words: list[str], commands: list[str]
+) -> None:
+    inner = CommandGroup({"hello": "acme_commands:hello", "two": "acme_nowhere:two"}, name="group")
+    vars(sys.modules["acme_commands"]).update(inner=inner)
+    app = CommandGroup(
+        {
+            "hello": "acme_commands:hello",
+            "group": "acme_commands:inner",
+            "missing": "acme_nowhere:x",
+        }
+    )
+    named = only_named(app, words)
+    found = [each.name for each in named.registered_commands]
+    found += [str(each.name) for each in named.registered_groups]
+    assert sorted(map(str, found)) == commands
+    assert [each.name for each in inner.registered_commands] == (
+        ["hello"] if words[:1] == ["group"] else [] if words else ["hello", "two"]
+    )
+
+
+def test_a_command_in_another_module_runs() -> None:
+    app = CommandGroup({"hello": "acme_commands:hello", "more": "acme_commands:group"})
+    assert run(only_named(app, ["more", "one"]), "more", "one").output == "one\n"

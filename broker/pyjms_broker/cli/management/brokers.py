@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
+from typer.models import CommandInfo
 
 from pyjms.cli.options import PasswordFile, duration_option, read_credentials
 from pyjms.cli.terminal import ExitCode, json_line, one_line_errors, safe_text, table
@@ -334,6 +335,9 @@ def query(
     if not found:
         typer.echo("pyjms broker query: no view matches", err=True)
         raise typer.Exit(ExitCode.FEWER)
+
+
+query_command: Final = CommandInfo("query", cls=QueryCommand, callback=query)
 
 
 def _find_views(
