@@ -1,9 +1,7 @@
 """Writes the log of a process as its section `logging` and the options of the command say.
 
 The standard error is written at once: the last line before a crash is the one that is needed. Files
-are written by a thread each, so that a slow disk holds neither the event loop nor a handler. A
-record becomes text before it waits for that thread, while the message that is being handled, and
-the span, are known.
+are written by a thread each (`pyjms.configuration.logs`).
 """
 
 from __future__ import annotations
@@ -11,38 +9,21 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import queue
-import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
-from io import TextIOWrapper
-from logging.handlers import (
-    MemoryHandler,
-    QueueHandler,
-    QueueListener,
-    RotatingFileHandler,
-    TimedRotatingFileHandler,
-    WatchedFileHandler,
-)
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import ConfigurationException
-from pyjms.runtime.clock import stopwatch
-from pyjms.runtime.fork import inherits
 from pyjms.runtime.logging import LINE_FORMAT, WORKER_LINE_FORMAT, LogFormat
 
 if TYPE_CHECKING:
-    from pyjms.configuration.logs import LogFileSettings, LoggingSettings
+    from pyjms.configuration.logs import FileOutput, LogFileSettings, LoggingSettings
 
 __all__ = ["LogOutput", "log_levels"]
 
 _LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-_MOST_WAITING: Final = 10_000
-"""Lines that wait for a file's thread; those beyond are left out, and counted."""
 _MOST_HELD: Final = 1000
 """Records that are held before the settings are known."""
-_QUIET: Final = 60.0
-"""Seconds between two lines that say that a file cannot be written."""
 
 
 def log_levels(texts: Iterable[str]) -> dict[str, str]:
@@ -59,129 +40,16 @@ def log_levels(texts: Iterable[str]) -> dict[str, str]:
     return levels
 
 
-_MODE: Final = 0o640
-"""Who may read and write a new file: it tells users and addresses."""
+class _Held(logging.Handler):
+    """Keeps the first records."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
 
-def _create(path: str, flags: int) -> int:
-    return os.open(path, flags, _MODE)
-
-
-class _LogFile(logging.FileHandler):
-    """Says on the standard error that a file cannot be written, once a minute."""
-
-    _next_report = 0.0
-
-    def _open(self) -> TextIOWrapper:
-        opened = open(  # noqa: SIM115 - `close` closes it
-            self.baseFilename, "a", encoding="utf-8", errors=self.errors, opener=_create
-        )
-        assert isinstance(opened, TextIOWrapper)
-        return opened
-
-    def close(self) -> None:
-        try:
-            super().close()
-        except OSError:  # the disk is full: what waits is lost, but other files are closed, too
-            self.handleError(logging.makeLogRecord({}))
-
-    def handle(self, record: logging.LogRecord) -> bool:
-        try:
-            return super().handle(record)
-        except OSError:  # of WatchedFileHandler, which would end the thread that writes the file
-            self.handleError(record)
-            return False
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        now = stopwatch()
-        if now >= self._next_report and sys.stderr is not None:
-            self._next_report = now + _QUIET
-            print(f"The log cannot be written: {sys.exc_info()[1]}", file=sys.stderr)
-
-
-class _Text(TypedDict):
-    encoding: str
-    errors: str
-
-
-class _Watched(_LogFile, WatchedFileHandler):
-    pass
-
-
-class _BySize(_LogFile, RotatingFileHandler):
-    pass
-
-
-class _Daily(_LogFile, TimedRotatingFileHandler):
-    pass
-
-
-_TEXT: Final[_Text] = {"encoding": "utf-8", "errors": "backslashreplace"}
-"""How files are written, as the standard error: half of a surrogate pair must not lose a line."""
-
-
-def _open(key: str, settings: LogFileSettings, worker: int | None) -> logging.Handler:
-    """Open a log file; worker processes that rotate by themselves have a file each."""
-    path = settings.path
-    if worker is not None and settings.rotate != "never":
-        path = path.with_stem(f"{path.stem}-{worker}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        match settings.rotate:
-            case "size":
-                size, keep = settings.maximum_size, settings.keep
-                return _BySize(path, maxBytes=size, backupCount=keep, **_TEXT)
-            case "daily":
-                return _Daily(path, "midnight", backupCount=settings.keep, **_TEXT)
-            case "never":
-                return _Watched(path, **_TEXT)
-    except OSError as error:
-        raise ConfigurationException(
-            f"{key}: {path} cannot be written: {error.strerror}",
-            hint="name another file, or make its directory writable for this user",
-        ) from error
-
-
-class _FileOutput(QueueHandler):
-    """Formats records, and hands their text to the thread that writes a file."""
-
-    def __init__(self, file: logging.Handler, formatter: logging.Formatter) -> None:
-        super().__init__(queue.Queue())
-        self.setFormatter(formatter)
-        self._file = file
-        self._left_out = 0
-        self._is_open = True
-        self.on_fork()
-        self._inheritance = inherits(self)
-
-    def on_fork(self) -> None:
-        """Write with a thread of this process: a child has not its parent's."""
-        # `enqueue` limits it, so that the end of the thread always fits
-        self.queue = self._lines = queue.Queue[logging.LogRecord]()
-        self._writer = QueueListener(self.queue, self._file)
-        self._writer.start()
-
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        return logging.makeLogRecord({"msg": self.format(record)})
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        if self._lines.qsize() >= _MOST_WAITING:
-            self._left_out += 1
-            return
-        if self._left_out:
-            text = f"{self._left_out} lines are left out: the file is written too slowly"
-            entry = {"name": __name__, "levelname": "WARNING", "msg": text}
-            self._lines.put_nowait(self.prepare(logging.makeLogRecord(entry)))
-            self._left_out = 0
-        self._lines.put_nowait(record)
-
-    def close(self) -> None:
-        """Write what waits, and close the file. Blocks. Idempotent."""
-        if self._is_open:
-            self._is_open = False
-            self._writer.stop()
-            self._file.close()
-        super().close()
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self.records) < _MOST_HELD:
+            self.records.append(record)
 
 
 class LogOutput:
@@ -209,15 +77,15 @@ class LogOutput:
         self._worker = worker
         self._stderr: logging.Handler | None = None
         self._is_own = not logging.getLogger().handlers
-        self._files: dict[str, _FileOutput] = {}
+        self._files: dict[str, FileOutput] = {}
         self._levels: dict[str, str] = {}
-        self._held: MemoryHandler | None = None
+        self._held: _Held | None = None
         atexit.register(self.close)
 
     def hold(self) -> None:
         """Keep what is logged before the settings are known, until `apply` or the exit."""
         if self._is_own:
-            self._held = MemoryHandler(_MOST_HELD, flushLevel=logging.CRITICAL + 1)
+            self._held = _Held()
             logging.root.addHandler(self._held)
             logging.root.setLevel(self._given.get("root", "INFO"))
 
@@ -235,14 +103,16 @@ class LogOutput:
         Raises:
             ConfigurationException: a file cannot be opened; nothing is changed.
         """
+        from pyjms.configuration.logs import FileOutput
+
         wanted = {"root": settings.file, **(streams or {})}
-        opened: dict[str, _FileOutput] = {}
+        opened: dict[str, FileOutput] = {}
         try:
             for name, file in wanted.items():
                 if file is not None:
                     key = f"logging.{'file' if name == 'root' else name.rpartition('.')[2]}"
                     formatter = self._formatter(file.format or self._format or settings.format)
-                    opened[name] = _FileOutput(_open(key, file, self._worker), formatter)
+                    opened[name] = FileOutput(key, file, formatter, self._worker)
         except ConfigurationException:
             _close(opened.values())
             raise
@@ -256,7 +126,7 @@ class LogOutput:
     def _write(
         self,
         log_format: LogFormat,
-        files: dict[str, _FileOutput],
+        files: dict[str, FileOutput],
         levels: dict[str, str],
         *,
         stderr: bool,
@@ -277,7 +147,7 @@ class LogOutput:
         if held is None:
             return
         logging.root.removeHandler(held)
-        for record in held.buffer:
+        for record in held.records:
             logger = logging.getLogger(record.name)
             if logger.isEnabledFor(record.levelno):
                 logger.callHandlers(record)
@@ -294,7 +164,7 @@ class LogOutput:
         if self._worker is not None:
             handler.addFilter(partial(_add_worker, self._worker, os.getpid()))
 
-    def _replace_files(self, opened: dict[str, _FileOutput]) -> None:
+    def _replace_files(self, opened: dict[str, FileOutput]) -> None:
         for name, file in opened.items():
             self._mark(file)
             _logger(name).addHandler(file)
@@ -335,6 +205,6 @@ def _logger(name: str) -> logging.Logger:
     return logging.root if name == "root" else logging.getLogger(name)
 
 
-def _close(files: Iterable[_FileOutput]) -> None:
+def _close(files: Iterable[FileOutput]) -> None:
     for file in files:
         file.close()
