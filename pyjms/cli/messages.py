@@ -23,10 +23,8 @@ from pyjms.errors import ConfigurationException, JMSException, MessageEOFExcepti
 from pyjms.jms.api import MessageConsumer
 from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert
 from pyjms.jms.destination import Destination, Queue, Topic
-from pyjms.jms.failure_reason import reason_of
+from pyjms.jms.failure_reason import FAILURE_CAUSE, ORIGINAL_DESTINATION, reason_of
 from pyjms.jms.message import (
-    FAILURE_CAUSE,
-    ORIGINAL_DESTINATION,
     BytesMessage,
     MapMessage,
     Message,

@@ -16,9 +16,8 @@ from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, ProtocolViolation
 from pyjms.jms.api import MessageTransformer
 from pyjms.jms.blob import BlobBody, BlobMessage
+from pyjms.jms.failure_reason import ORIGINAL_EXPIRATION
 from pyjms.jms.message import (
-    JMS_DELIVERY_TIME,
-    ORIGINAL_EXPIRATION,
     Acknowledger,
     BytesMessage,
     MapMessage,
@@ -27,7 +26,7 @@ from pyjms.jms.message import (
     StreamMessage,
     TextMessage,
 )
-from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_ID
+from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_ID, JMS_DELIVERY_TIME
 from pyjms.jms.types import Long
 from pyjms.wire.limits import MAX_INFLATED_SIZE, inflate, inflate_sized
 from pyjms.wire.openwire import commands

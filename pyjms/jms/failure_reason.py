@@ -1,4 +1,4 @@
-"""The reason of a dead letter in a line, from its properties.
+"""The properties of a dead letter, and its reason in a line.
 
 Clients write it as Java prints a Throwable, with the whole redelivery policy, into the property
 `dlqDeliveryFailureCause`. (activemq-broker L10)
@@ -10,7 +10,16 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from pyjms.jms.message import FAILURE_CAUSE, FAILURE_TYPE, ORIGINAL_DESTINATION
+FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
+"""ActiveMQ's property of a dead letter with the reason, which includes the redelivery policy."""
+FAILURE_TYPE: Final = "pyjms_failure_type"
+"""This broker's property of a dead letter with the class of the reason, usable in selectors."""
+FAILURE_TEXT: Final = "pyjms_failure_text"
+"""This broker's property of a dead letter with only the text of the reason."""
+ORIGINAL_DESTINATION: Final = "pyjms_original_destination"
+"""A property of a dead letter that its listener has sent, with the destination of the message."""
+ORIGINAL_EXPIRATION: Final = "originalExpiration"
+"""ActiveMQ's property of a dead letter with the original expiration of the message."""
 
 _LONGEST: Final = 80
 

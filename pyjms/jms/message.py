@@ -63,7 +63,12 @@ from pyjms.jms.conversions import (
 )
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.jms.mutf8 import decode_mutf8, encode_mutf8
-from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_PERIOD, AMQ_SCHEDULED_REPEAT
+from pyjms.jms.scheduled import (
+    AMQ_SCHEDULED_DELAY,
+    AMQ_SCHEDULED_PERIOD,
+    AMQ_SCHEDULED_REPEAT,
+    JMS_DELIVERY_TIME,
+)
 
 
 class TypedSetters:
@@ -248,21 +253,6 @@ class TypedWrites:
     def write_double(self, value: float) -> None:
         """Write a double."""
         self._write("double", value)
-
-
-DUPLICATE_ID_PROPERTY: Final = "_AMQ_DUPL_ID"
-"""Artemis' property by which a sender identifies repetitions of one message."""
-
-FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
-"""ActiveMQ's property of a dead letter with the reason, which includes the redelivery policy."""
-FAILURE_TYPE: Final = "pyjms_failure_type"
-"""This broker's property of a dead letter with the class of the reason, usable in selectors."""
-FAILURE_TEXT: Final = "pyjms_failure_text"
-"""This broker's property of a dead letter with only the text of the reason."""
-ORIGINAL_DESTINATION: Final = "pyjms_original_destination"
-"""A property of a dead letter that its listener has sent, with the destination of the message."""
-ORIGINAL_EXPIRATION: Final = "originalExpiration"
-"""ActiveMQ's property of a dead letter with the original expiration of the message."""
 
 
 class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object]):
@@ -478,8 +468,6 @@ _HEADER_SETTERS: Final[dict[str, Callable[[Message, str, object], None]]] = {
 
 
 DEFAULT_PRIORITY = 4
-
-JMS_DELIVERY_TIME: Final = "JMSDeliveryTime"
 
 _T = TypeVar("_T")
 

@@ -1,8 +1,8 @@
-"""Names and versions that a connection reports of its provider. (jms-api 1; JMS 1.1 section 4.3)"""
+"""Names of properties, and what a connection reports of its provider. (jms-api 1; JMS 1.1, 4.3)"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 JMSX_PROPERTY_NAMES = (
     "JMSXUserID",
@@ -11,6 +11,9 @@ JMSX_PROPERTY_NAMES = (
     "JMSXDeliveryCount",
     "JMSXProducerTXID",
 )
+
+DUPLICATE_ID_PROPERTY: Final = "_AMQ_DUPL_ID"
+"""Artemis' property by which a sender identifies repetitions of one message."""
 
 
 class ConnectionMetaData(NamedTuple):

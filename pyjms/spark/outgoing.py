@@ -43,7 +43,8 @@ from pyspark.sql.types import (
 from pyjms.enums import DeliveryMode
 from pyjms.errors import ConfigurationException, MessageFormatException
 from pyjms.jms.destination import Destination, parse_destination
-from pyjms.jms.message import DUPLICATE_ID_PROPERTY, BytesMessage, MapMessage, Message, TextMessage
+from pyjms.jms.message import BytesMessage, MapMessage, Message, TextMessage
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.jms.types import Byte, Float, Long, Short
 from pyjms.spark.rows import MESSAGE_COLUMNS
 from pyjms.wire.openwire.commands import MessageId, ProducerId

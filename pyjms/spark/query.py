@@ -35,7 +35,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import MapType, StructType
 
 from pyjms.errors import ConfigurationException
-from pyjms.jms.message import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
+from pyjms.jms.failure_reason import FAILURE_CAUSE
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.spark.checkpoint import PipelineLocation, comparable, open_checkpoint
 from pyjms.spark.formats import check_sink, with_models
 from pyjms.spark.gateway import explained_plan, jvm_plan

@@ -63,7 +63,8 @@ from pyjms.errors import (
     TransactionRolledBackException,
 )
 from pyjms.jms.destination import Queue, parse_destination
-from pyjms.jms.message import DUPLICATE_ID_PROPERTY, Message, TextMessage
+from pyjms.jms.message import Message, TextMessage
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.runtime.logging import get_logger
 from pyjms.spark.connections import (
     discard_connection,

@@ -27,14 +27,8 @@ from pyjms.client.policies import RedeliveryPolicy
 from pyjms.errors import MessageFormatException, RemoteError
 from pyjms.jms.api import Session
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import (
-    FAILURE_CAUSE,
-    FAILURE_TEXT,
-    FAILURE_TYPE,
-    ORIGINAL_DESTINATION,
-    Message,
-    TextMessage,
-)
+from pyjms.jms.failure_reason import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE, ORIGINAL_DESTINATION
+from pyjms.jms.message import Message, TextMessage
 from pyjms.runtime.clock import check_seconds
 from pyjms.runtime.keywords import constructor_names_keywords
 from pyjms.runtime.logging import error_text, one_line, shorten

@@ -20,13 +20,8 @@ from typing import Final
 
 from pyjms.jms.api import MessageConsumer, Session
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
-from pyjms.jms.message import (
-    FAILURE_CAUSE,
-    FAILURE_TEXT,
-    FAILURE_TYPE,
-    ORIGINAL_DESTINATION,
-    Message,
-)
+from pyjms.jms.failure_reason import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE, ORIGINAL_DESTINATION
+from pyjms.jms.message import Message
 from pyjms.runtime import clock as _clock
 from pyjms.selector import selector_or_none
 from pyjms.support.retry import ORIGINAL_MESSAGE_ID, sendable_copy

@@ -57,15 +57,18 @@ WITHOUT_STORE = """
     pyjms_broker.store.temp
 """.split()  # noqa: SIM905 - to be read
 IDLE_PROCESS = """
-    _sqlite3 sqlite3 yaml
+    http logging.handlers sqlite3 yaml
 
-    pyjms.client pyjms.configuration.layers pyjms.configuration.section pyjms.listener
+    pyjms.client pyjms.configuration.encryption pyjms.configuration.logs
+    pyjms.configuration.section pyjms.jms.conversions pyjms.jms.message pyjms.listener
     pyjms.selector.parser pyjms.settings pyjms.transport.tls pyjms.wire.amqp pyjms.wire.mqtt
     pyjms.wire.stomp
 
+    pyjms_broker.cli.config pyjms_broker.cli.doctor pyjms_broker.cli.journal
+    pyjms_broker.cli.management pyjms_broker.cli.messages pyjms_broker.cli.transfer
     pyjms_broker.connector.amqp pyjms_broker.connector.mqtt.sessions pyjms_broker.connector.stomp
-    pyjms_broker.connector.vm.client pyjms_broker.conversion pyjms_broker.network.bridge
-    pyjms_broker.security pyjms_broker.service.factories pyjms_broker.settings
+    pyjms_broker.connector.vm.client pyjms_broker.conversion pyjms_broker.management
+    pyjms_broker.network.bridge pyjms_broker.security pyjms_broker.service.factories pyjms_broker.settings
     pyjms_broker.store.journal pyjms_broker.store.kahadb pyjms_broker.web
 """.split()  # noqa: SIM905 - to be read
 """What `pyjms broker start --ephemeral` has no use for before a client needs it: it costs memory."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import DUPLICATE_ID_PROPERTY
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.runtime import clock as _clock
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,

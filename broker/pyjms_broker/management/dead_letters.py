@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from pyjms.errors import JMSException
-from pyjms.jms.failure_reason import reason_of
-from pyjms.jms.message import FAILURE_CAUSE
+from pyjms.jms.failure_reason import FAILURE_CAUSE, reason_of
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.slices import Slices
 from pyjms_broker.api.completion import wait_for

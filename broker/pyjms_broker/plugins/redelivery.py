@@ -15,7 +15,7 @@ from typing import Final
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import DUPLICATE_ID_PROPERTY
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.jms.redelivery import next_delay
 from pyjms.jms.scheduled import AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_ID
 from pyjms.jms.types import Long

@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import (
-    DUPLICATE_ID_PROPERTY,
-    FAILURE_CAUSE,
-    FAILURE_TEXT,
-    FAILURE_TYPE,
-    ORIGINAL_EXPIRATION,
-)
+from pyjms.jms.failure_reason import FAILURE_CAUSE, FAILURE_TEXT, FAILURE_TYPE, ORIGINAL_EXPIRATION
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.jms.types import Long
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from pyjms.errors import InvalidDestinationException, MessageFormatException, ProtocolViolation
 from pyjms.jms.conversions import value_text
-from pyjms.jms.message import JMS_DELIVERY_TIME
 from pyjms.jms.mutf8 import decode_mutf8, decode_mutf8_lenient
+from pyjms.jms.scheduled import JMS_DELIVERY_TIME
 from pyjms.wire.limits import inflate, inflate_sized
 from pyjms.wire.openwire.commands import (
     ActiveMQBlobMessage,

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from pyjms.jms.message import ORIGINAL_DESTINATION
+from pyjms.jms.failure_reason import ORIGINAL_DESTINATION
 from pyjms_broker.cli.management.queues import as_selector
 from pyjms_broker.cli.start import serve
 from pyjms_broker.service import BrokerService

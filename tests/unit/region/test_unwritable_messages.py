@@ -9,7 +9,7 @@ from anyio import wait_all_tasks_blocked
 
 from pyjms.errors import LocalProtocolError
 from pyjms.jms.destination import Queue, Topic
-from pyjms.jms.message import FAILURE_CAUSE
+from pyjms.jms.failure_reason import FAILURE_CAUSE
 from pyjms.wire.openwire.commands import MessageDispatch
 from pyjms_broker.policy.entry import PolicyEntry
 from tests.kit.brokers.region import Broker, Client, ManualClock, PagedAdapter

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark.sql.datasource")
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
-from pyjms.jms.message import DUPLICATE_ID_PROPERTY
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.spark import formats, sink
 from pyjms.spark.options import read_options
 from pyjms.spark.rows import new_columns

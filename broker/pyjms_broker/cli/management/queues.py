@@ -447,7 +447,7 @@ def dead_letters(
 
 
 def _cause(message: Mapping[str, object]) -> str:
-    from pyjms.jms.message import FAILURE_CAUSE
+    from pyjms.jms.failure_reason import FAILURE_CAUSE
 
     texts = message.get("StringProperties")
     return str(texts.get(FAILURE_CAUSE, "-")) if isinstance(texts, Mapping) else "-"

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
-from pyjms.jms.message import FAILURE_CAUSE
+from pyjms.jms.failure_reason import FAILURE_CAUSE
 from pyjms.runtime.slices import Slices
 from pyjms.selector import selector_or_none
 from pyjms.wire.limits import MAX_PROPERTY_VALUES

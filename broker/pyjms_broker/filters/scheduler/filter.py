@@ -37,7 +37,8 @@ from pyjms.errors import (
 )
 from pyjms.jms import scheduled
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
+from pyjms.jms.failure_reason import FAILURE_CAUSE
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.jms.types import Long
 from pyjms.runtime import clock as _clock
 from pyjms.runtime import event_loop

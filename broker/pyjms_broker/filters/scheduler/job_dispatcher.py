@@ -74,7 +74,8 @@ from pyjms.errors import (
     ResourceAllocationException,
 )
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Queue
-from pyjms.jms.message import DUPLICATE_ID_PROPERTY, FAILURE_CAUSE
+from pyjms.jms.failure_reason import FAILURE_CAUSE
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.jms.scheduled import AMQ_SCHEDULED_ID
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger

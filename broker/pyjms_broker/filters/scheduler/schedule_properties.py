@@ -18,13 +18,13 @@ from typing import Final, NamedTuple
 from pyjms.errors import IllegalStateException, MessageFormatException
 from pyjms.jms.destination import Destination
 from pyjms.jms.destination import Queue as QueueDestination
-from pyjms.jms.message import JMS_DELIVERY_TIME
 from pyjms.jms.scheduled import (
     AMQ_SCHEDULED_CRON,
     AMQ_SCHEDULED_DELAY,
     AMQ_SCHEDULED_ID,
     AMQ_SCHEDULED_PERIOD,
     AMQ_SCHEDULED_REPEAT,
+    JMS_DELIVERY_TIME,
 )
 from pyjms.runtime import clock as _clock
 from pyjms.runtime.logging import get_logger

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
-from pyjms.jms.message import DUPLICATE_ID_PROPERTY
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.runtime.logging import get_logger
 from pyjms.wire.kahadb.codec import decode_command, encode_command, encode_varint, read_varint
 from pyjms.wire.kahadb.commands import (

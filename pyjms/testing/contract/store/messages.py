@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.jms.destination import Queue, Topic
-from pyjms.jms.message import DUPLICATE_ID_PROPERTY
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.testing.contract.store.harness import StoreHarness
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.api.message import OperationContext, Position, SubscriptionKey

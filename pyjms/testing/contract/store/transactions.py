@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.jms.destination import Queue
-from pyjms.jms.message import DUPLICATE_ID_PROPERTY
+from pyjms.jms.metadata import DUPLICATE_ID_PROPERTY
 from pyjms.testing.contract.store.harness import KEY, OTHER, StoreHarness, T
 from pyjms_broker.api.message import OperationContext
 from pyjms_broker.store.api import StoredSubscription
