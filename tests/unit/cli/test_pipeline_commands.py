@@ -65,7 +65,7 @@ def pyjms(tmp_path: Path) -> Run:
     def run(
         *arguments: str, code: str = MAIN, fresh: bool = False
     ) -> subprocess.CompletedProcess[str]:
-        return run_python("-c", code, *arguments, cwd=tmp_path, fresh=fresh or code != MAIN)
+        return run_python("-c", code, *arguments, cwd=tmp_path, fresh=fresh)
 
     return run
 
@@ -189,7 +189,7 @@ def test_errors_are_printed_without_a_traceback(
 
 @pytest.mark.parametrize("verb", ["run", "list", "check"])
 def test_without_pyspark_there_is_one_line(pyjms: Run, verb: str) -> None:
-    done = pyjms("pipeline", verb, "board", code=NO_PYSPARK + MAIN)
+    done = pyjms("pipeline", verb, "board", code=NO_PYSPARK + MAIN, fresh=verb == "run")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert install_command("spark") in line
@@ -197,7 +197,7 @@ def test_without_pyspark_there_is_one_line(pyjms: Run, verb: str) -> None:
 
 def test_help_needs_no_spark_and_no_broker(pyjms: Run) -> None:
     code = f"import sys, atexit\natexit.register(lambda: print(sorted(sys.modules)))\n{MAIN}"
-    done = pyjms("pipeline", "--help", code=code)
+    done = pyjms("pipeline", "--help", code=code, fresh=True)
     for verb in ("run", "list", "check", "status"):
         assert verb in done.stdout
     for module in ("'pyspark'", "'pyjms.spark'", "'pyjms.settings.spark'"):

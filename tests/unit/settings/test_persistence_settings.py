@@ -172,22 +172,26 @@ def test_removed_stores_are_refused(tmp_path: Path, kind: str) -> None:
     assert "broker.yaml:2:" in str(refused.value)
 
 
-@pytest.mark.parametrize("kind", ["jdbc", "journaled_jdbc"])
-def test_without_sqlalchemy_the_error_names_the_package(tmp_path: Path, kind: str) -> None:
+def test_without_sqlalchemy_the_error_names_the_package(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from pathlib import Path\n"
         "from pyjms_broker.settings import load_broker_settings\n"
         "sys.modules['sqlalchemy'] = None\n"  # as where it is not installed
-        "settings = load_broker_settings(Path(sys.argv[1]), environ={})\n"
-        "try:\n"
-        "    settings.persistence.create(Path(sys.argv[1]).parent, 'b')\n"
-        "except Exception as error:\n"
-        "    print(f'{type(error).__name__}: {error}')\n"
+        "for path in map(Path, sys.argv[1:]):\n"
+        "    settings = load_broker_settings(path, environ={})\n"
+        "    try:\n"
+        "        settings.persistence.create(path.parent, 'b')\n"
+        "    except Exception as error:\n"
+        "        print(f'{type(error).__name__}: {error}')\n"
     )
-    path = tmp_path / "broker.yaml"
-    path.write_text(f"persistence: {{type: {kind}}}", encoding="utf-8")
-    command = [sys.executable, "-c", script, str(path)]
+    paths = [tmp_path / f"{kind}.yaml" for kind in ("jdbc", "journaled_jdbc")]
+    for path in paths:
+        path.write_text(f"persistence: {{type: {path.stem}}}", encoding="utf-8")
+    command = [sys.executable, "-c", script, *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50)
-    assert done.stdout.startswith("ConfigurationException: A store in a database needs SQLAlchemy")
-    assert install_command("sql") in done.stdout
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(paths)
+    for line in lines:
+        assert line.startswith("ConfigurationException: A store in a database needs SQLAlchemy")
+        assert install_command("sql") in line
