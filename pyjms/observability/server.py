@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -73,6 +74,11 @@ class EmbeddedServer:
         self._server = server = _Server(self._config)
         server.lifespan = self._config.lifespan_class(self._config)
         self._sockets = [each.extra(SocketAttribute.raw_socket) for each in listeners]
+        for each in self._sockets:
+            # Connections inherit it. asyncio sets it only for sockets made with TCP's number, which
+            # anyio's are not: a response's body would wait 40 ms for the client to acknowledge its
+            # head, on each connection that is used again.
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await server.startup(self._sockets)
         self._task = spawn(server.main_loop, name=self._name)
 

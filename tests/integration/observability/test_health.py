@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from pyjms import (
     on_startup,
 )
 from pyjms.errors import ResourceAllocationException
+from pyjms.observability.server import EmbeddedServer
 from pyjms.testing.app import JmsTestApp
 from pyjms.testing.clock import VirtualClock
 from pyjms_broker import BrokerService
@@ -379,6 +381,17 @@ async def test_a_port_in_use_is_named(jms_app: JmsTestApp) -> None:
         given = settings(jms_app, health={"port": port, "host": "127.0.0.1"})
         with pytest.raises(ResourceAllocationException, match=f"127.0.0.1:{port}"):
             await jms_app.start(settings=given)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_no_response_waits_for_an_acknowledgement() -> None:
+    """Of its first part, which the client's system delays: connections inherit the option."""
+    listener: Any = (await anyio.create_tcp_listener(local_host="127.0.0.1")).listeners[0]
+    server = EmbeddedServer(lambda *_: None, "test")
+    await server.start([listener])
+    raw_socket = listener.extra(anyio.abc.SocketAttribute.raw_socket)
+    assert raw_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    await server.stop()
 
 
 def test_a_port_on_trio_is_refused() -> None:
