@@ -13,7 +13,7 @@ concern the packages alone. The compiler runs in a process of its own there, whi
 releasing, one by one, the millions of objects that mypy has made. The C code comes in a file for
 each module, and as many of them are built at a time as there are processors; their objects are one
 library, in which calls from module to module are direct. `prepare_module` changes the copies where
-mypyc compiles something else than Python would do, `repair_weak_references` the C code.
+mypyc compiles something else than Python would do, and the functions `repair_...` the C code.
 """
 
 from __future__ import annotations
@@ -242,6 +242,14 @@ def repair_throw(code: str) -> str:
     return code.replace(_THROW, _THROW_VALUE)
 
 
+_SIZE_OF_SLICE = "slice_len = endn - startn;"
+
+
+def repair_slices(code: str) -> str:
+    """Return the C code of mypyc with `data[2:1]` of bytes empty, instead of a SystemError."""
+    return code.replace(_SIZE_OF_SLICE, "slice_len = endn > startn ? endn - startn : 0;")
+
+
 def compile_modules(tree: Path, modules: Sequence[str], *, quick: bool) -> None:
     """Build the extensions of `modules` beside their sources in `tree`."""
     command = [sys.executable, "-P", __file__, *([QUICK] if quick else []), *modules]
@@ -285,7 +293,8 @@ def build_extensions(modules: list[str], *, quick: bool) -> None:
         group_name=LIBRARY,
     )
     for path in Path("build").rglob("*.c"):
-        path.write_text(repair_throw(repair_weak_references(path.read_text())))
+        code = repair_throw(repair_weak_references(path.read_text()))
+        path.write_text(repair_slices(code))
     for extension in extensions:
         extension.extra_compile_args = [*extension.extra_compile_args, *NO_WARNINGS, INTERNAL]
     setup(

@@ -11,11 +11,18 @@ import re
 import shutil
 import tomllib
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from config.wheel.build_hook import compiled_modules, prepare_module, repair_weak_references
+from config.wheel.build_hook import (
+    compiled_modules,
+    prepare_module,
+    repair_slices,
+    repair_throw,
+    repair_weak_references,
+)
 from tests.kit.runs.parallel import SOURCE_TREE
 from tests.kit.source_tree import ROOT, nodes, tree
 
@@ -284,6 +291,16 @@ module___Kind_dealloc(module___KindObject *self)
     (added,) = [line for line in repaired if line not in before]
     assert "PyObject_ClearWeakRefs((PyObject *)self);" in added
     assert repaired.index(added) == repaired.index("    PyObject_GC_UnTrack(self);") + 1
+
+
+def test_the_c_code_of_mypyc_is_still_what_the_build_repairs() -> None:
+    spec = find_spec("mypyc")
+    assert spec is not None
+    assert spec.origin is not None
+    files = (Path(spec.origin).parent / "lib-rt").glob("*.[ch]")
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    for repair in (repair_slices, repair_throw):
+        assert [text for text in texts if repair(text) != text] != []
 
 
 def interpreted_files_that_extend(names: Iterable[str]) -> list[Path]:

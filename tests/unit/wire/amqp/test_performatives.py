@@ -268,3 +268,9 @@ def test_a_mandatory_field_is_not_none() -> None:
 def test_secrets_are_not_shown() -> None:
     shown = repr([SaslInit("PLAIN", b"\0user\0secret"), SaslResponse(b"secret")])
     assert "secret" not in shown
+
+
+def test_a_disposition_that_ends_before_its_state() -> None:
+    frame = bytes.fromhex("005315c0" + "03" + "04" + TRUE + ZERO + NULL + TRUE)
+    with pytest.raises(RemoteProtocolError):
+        read_body(frame)
