@@ -13,6 +13,8 @@ __all__ = ["LONGEST_WAIT", "until", "until_stored"]
 
 LONGEST_WAIT: Final = 60.0
 """Seconds that a test may wait for one thing, on a loaded machine too."""
+BUSY_TURNS: Final = 1000
+"""After so many turns, some 20 ms, a wait sleeps between them: others need the processor."""
 
 
 async def until(
@@ -32,9 +34,13 @@ async def until(
         AssertionError: it did not hold in time. A loop without an end would keep its worker busy
             for ever where another test left a condition that cannot come true.
     """
+    turns = 0
     with anyio.move_on_after(seconds):
         while not condition():
             await turn()
+            turns += 1
+            if turns > BUSY_TURNS:
+                await anyio.sleep(0.001)
         return
     code = getattr(condition, "__code__", None)
     where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
