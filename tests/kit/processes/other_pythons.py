@@ -25,6 +25,8 @@ def main() -> int:
     environment = {**os.environ, "TEST_PYTHONS": os.pathsep.join(made.values())}
     shared_out = ["-n", "auto", "--dist", "load", "--max-worker-restart", "0"]
     shared_out += ["--reruns", os.environ.get("RERUNS", "0"), "-rR"]
+    # a guard against hanging only: beside other work in CI, each start of a program takes seconds
+    shared_out += ["--timeout", "600"]
     # what failed last is not for the runs beside it: see `ALONE` in the Makefile
     shared_out += ["-p", "no:cacheprovider"]
     if arguments.one_python_each:

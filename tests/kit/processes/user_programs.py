@@ -36,7 +36,7 @@ __all__ = [
 PROGRAMS: Final = ROOT / "tests" / "programs"
 RECIPES: Final = ROOT / "docs" / "recipes.md"
 
-TIMEOUT: Final = 60
+TIMEOUT: Final = 120
 WITHOUT_UVLOOP: Final = """
 import os
 import sys
