@@ -271,6 +271,18 @@ def test_the_standard_error_can_be_left_out(tmp_path: Path) -> None:
     assert "late" in (tmp_path / "shop.log").read_text("utf-8")
 
 
+def test_the_defaults_are_those_of_an_empty_section(tmp_path: Path) -> None:
+    """`apply_defaults` does without the model that tells them."""
+
+    def lines_after(change: str) -> list[str]:
+        more = f'{change}\nlogging.getLogger("shop").info("again")\n'
+        written = run(tmp_path, {"format": "json", "shop": "ERROR"}, more)
+        return [line[len("2026-01-01 00:00:00,000") :] for line in written.splitlines()[-1:]]
+
+    assert lines_after("log.apply_defaults()") == [" INFO    shop: again"]
+    assert lines_after("log.apply(LoggingSettings())") == [" INFO    shop: again"]
+
+
 def test_a_forked_process_writes_too(tmp_path: Path) -> None:
     more = 'if os.fork() == 0:\n    logging.getLogger("shop").info("child")\nelse:\n    os.wait()\n'
     run(tmp_path, {"file": "shop.log"}, more)
